@@ -1,0 +1,73 @@
+"""Critics: the value of an observation and an action, by ordinary ReLU networks."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+
+class Critic(nn.Module):
+    """``critic(obs, action) → q [B]``; the action enters at layer ``action_layer`` (0: with the observation)."""
+
+    def __init__(
+        self, obs_dim: int, action_dim: int, *, hidden: Sequence[int] = (256, 256), action_layer: int = 0
+    ) -> None:
+        super().__init__()
+        if not 0 <= action_layer <= len(hidden):
+            raise ValueError(f"action_layer must lie in 0..{len(hidden)}, got {action_layer}")
+        self.action_layer = action_layer
+        sizes = (obs_dim, *hidden, 1)
+        self.layers = nn.ModuleList(
+            nn.Linear(a + (action_dim if i == action_layer else 0), b) for i, (a, b) in enumerate(pairwise(sizes))
+        )
+
+    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
+        x = obs
+        for i, layer in enumerate(self.layers):
+            if i == self.action_layer:
+                x = torch.cat([x, action], -1)
+            x = layer(x)
+            if i + 1 < len(self.layers):
+                x = torch.relu(x)
+        return x.squeeze(-1)
+
+
+class TwinCritic(nn.Module):
+    """Two independent critics computed together: ``twin(obs, action) → q [2, B]``.
+
+    The first layer is one product with both critics' weights side by side, the others one batched product each.
+    Weights start as two ``Critic``s would.
+    """
+
+    def __init__(self, obs_dim: int, action_dim: int, *, hidden: Sequence[int] = (256, 256)) -> None:
+        super().__init__()
+        sizes = (obs_dim + action_dim, *hidden, 1)
+        self.weights = nn.ParameterList()
+        self.biases = nn.ParameterList()
+        for a, b in pairwise(sizes):
+            bound = 1 / math.sqrt(a)
+            self.weights.append(nn.Parameter(torch.empty(2, b, a).uniform_(-bound, bound)))
+            self.biases.append(nn.Parameter(torch.empty(2, 1, b).uniform_(-bound, bound)))
+
+    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
+        x = torch.cat([obs, action], -1)
+        first, *rest = zip(self.weights, self.biases, strict=True)
+        both = nn.functional.linear(x, first[0].flatten(0, 1), first[1].flatten())
+        x = both.view(*both.shape[:-1], 2, -1).transpose(0, 1)
+        for weight, bias in rest:
+            x = torch.baddbmm(bias, torch.relu(x), weight.transpose(1, 2))
+        return x.squeeze(-1)
+
+    def single(self, index: int) -> Critic:
+        """One of the two as a plain critic, copied."""
+        critic = Critic(1, 1, hidden=())
+        critic.layers = nn.ModuleList()
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            linear = nn.Linear(weight.shape[2], weight.shape[1])
+            with torch.no_grad():
+                linear.weight.copy_(weight[index])
+                linear.bias.copy_(bias[index, 0])
+            critic.layers.append(linear)
+        return critic

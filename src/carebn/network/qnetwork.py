@@ -1,0 +1,54 @@
+"""A deep spiking Q-network for discrete actions."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from carebn.network.decoder import MembraneReadout
+from carebn.network.layer import SpikingLayer
+from carebn.neuron import Neuron
+
+
+class SpikingQNetwork(nn.Module):
+    """The observation at every step (direct coding) → spiking layers → one membrane per action, whose potential is Q.
+
+    Bytes (uint8 observations, such as RAM) are divided by 255, or with ``raw_bytes`` taken as they are. The input is
+    the same at every step, so the first product is computed once.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        actions: int,
+        *,
+        norm: str = "care",
+        neuron: str | Neuron = "lif",
+        hidden: Sequence[int] = (256, 256),
+        time_steps: int = 5,
+        raw_bytes: bool = False,
+        norm_options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.obs_dim = obs_dim
+        self.raw_bytes = raw_bytes
+        sizes = (obs_dim, *hidden)
+        self.layers = nn.ModuleList(
+            SpikingLayer(a, b, norm=norm, neuron=neuron, time_steps=time_steps, norm_options=norm_options)
+            for a, b in pairwise(sizes)
+        )
+        self.readout = MembraneReadout(hidden[-1], actions)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        if obs.ndim != 2 or obs.shape[1] != self.obs_dim:
+            raise ValueError(f"expected observations of shape [B, {self.obs_dim}], got {tuple(obs.shape)}")
+        x = obs.to(self.readout.weight.dtype)
+        if obs.dtype == torch.uint8 and not self.raw_bytes:
+            x = x / 255
+        x = x[None]
+        for layer in self.layers:
+            x = layer(x)
+        q: Tensor = self.readout(x)
+        return q

@@ -1,0 +1,78 @@
+"""Leaky integrate-and-fire, with the input as the current (LIF) or through a decaying current (CLIF)."""
+
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from carebn.kernels import entries
+from carebn.neuron.base import Neuron
+from carebn.neuron.surrogate import Surrogate
+
+
+class LIFState(NamedTuple):
+    v: Tensor  # membrane potential after the reset
+
+
+class CLIFState(NamedTuple):
+    c: Tensor  # synaptic current
+    v: Tensor  # membrane potential after the reset
+
+
+class LIF(Neuron):
+    """H = λ·V + C;  S = 1 if H > V_th;  V = H·(1 − S)."""
+
+    family: ClassVar[int] = entries.LIF
+
+    def __init__(self, v_threshold: float = 0.5, decay: float = 0.75, surrogate: Surrogate | None = None) -> None:
+        super().__init__(v_threshold, surrogate)
+        self.decay = decay
+
+    def initial_state(self, current: Tensor) -> LIFState:
+        return LIFState(torch.zeros_like(current))
+
+    def step(self, current: Tensor, state: LIFState) -> tuple[Tensor, LIFState]:
+        h = self.decay * state.v + current
+        spike = self.surrogate(h - self.v_threshold)
+        return spike, LIFState(h * (1 - spike))
+
+    def constants(self) -> tuple[float, ...]:
+        return (0.0, self.decay, self.v_threshold)
+
+    def extra_repr(self) -> str:
+        return f"v_threshold={self.v_threshold}, decay={self.decay}, surrogate={self.surrogate}"
+
+
+class CLIF(Neuron):
+    """C = λ_c·C + x;  H = λ·V + C;  S = 1 if H > V_th;  V = H·(1 − S). A spike leaves the current alone."""
+
+    family: ClassVar[int] = entries.LIF
+
+    def __init__(
+        self,
+        v_threshold: float = 0.5,
+        decay: float = 0.75,
+        current_decay: float = 0.5,
+        surrogate: Surrogate | None = None,
+    ) -> None:
+        super().__init__(v_threshold, surrogate)
+        self.decay = decay
+        self.current_decay = current_decay
+
+    def initial_state(self, current: Tensor) -> CLIFState:
+        return CLIFState(torch.zeros_like(current), torch.zeros_like(current))
+
+    def step(self, current: Tensor, state: CLIFState) -> tuple[Tensor, CLIFState]:
+        c = self.current_decay * state.c + current
+        h = self.decay * state.v + c
+        spike = self.surrogate(h - self.v_threshold)
+        return spike, CLIFState(c, h * (1 - spike))
+
+    def constants(self) -> tuple[float, ...]:
+        return (self.current_decay, self.decay, self.v_threshold)
+
+    def extra_repr(self) -> str:
+        return (
+            f"v_threshold={self.v_threshold}, decay={self.decay}, current_decay={self.current_decay}, "
+            f"surrogate={self.surrogate}"
+        )

@@ -1,0 +1,94 @@
+"""Spikes that can be trained: a step forwards, a smooth slope backwards.
+
+A spike is ``1 if x > 0 else 0`` with x the distance of the membrane potential from the threshold. Its true derivative
+is zero almost everywhere, so each surrogate puts a slope of area 1 around the threshold in its place.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from carebn.kernels.fused import apply
+
+
+class _Spike(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, surrogate: "Surrogate") -> Tensor:
+        return (x > 0).to(x.dtype)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, ctx.surrogate = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return grads[0] * ctx.surrogate.slope(x), None
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """``size`` is a half-width for rectangle and triangle, a steepness for sigmoid and tanh."""
+
+    size: float
+    kernel: ClassVar[int]  # its number in the compiled kernels
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.size) and self.size > 0):
+            raise ValueError(f"{type(self).__name__} needs a size above zero, got {self.size}")
+
+    def slope(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return apply(_Spike, x, self)
+
+
+@dataclass(frozen=True)
+class Rectangle(Surrogate):
+    """1/(2ω) where |x| ≤ ω; the paper's."""
+
+    size: float = 0.5
+    kernel: ClassVar[int] = 0
+
+    def slope(self, x: Tensor) -> Tensor:
+        return (x.abs() <= self.size).to(x.dtype) * (1 / (2 * self.size))
+
+
+@dataclass(frozen=True)
+class Triangle(Surrogate):
+    """(1 − |x|/ω)/ω where |x| ≤ ω."""
+
+    size: float = 1.0
+    kernel: ClassVar[int] = 1
+
+    def slope(self, x: Tensor) -> Tensor:
+        return (1 - x.abs() / self.size).clamp(min=0) / self.size
+
+
+@dataclass(frozen=True)
+class Sigmoid(Surrogate):
+    """The derivative of σ(k·x): k·σ·(1 − σ)."""
+
+    size: float = 4.0
+    kernel: ClassVar[int] = 2
+
+    def slope(self, x: Tensor) -> Tensor:
+        y = torch.sigmoid(self.size * x)
+        return self.size * y * (1 - y)
+
+
+@dataclass(frozen=True)
+class Tanh(Surrogate):
+    """The derivative of (1 + tanh(k·x))/2: k/2·(1 − tanh²)."""
+
+    size: float = 2.0
+    kernel: ClassVar[int] = 3
+
+    def slope(self, x: Tensor) -> Tensor:
+        y = torch.tanh(self.size * x)
+        return self.size / 2 * (1 - y * y)

@@ -1,0 +1,254 @@
+"""The contract of every normaliser: a rule for the batch statistics, one for the moving ones, and an affine map.
+
+Training: batch statistics, through which gradients flow, and one update of the moving statistics.
+Inference: moving statistics. Either way the result is ``x·scale + shift``, and that is all that the fused kernels,
+folding and export ever see.
+
+A new normaliser overrides up to three short methods:
+
+    combine(mean, var)            what to make of the raw moments (most: nothing)
+    scale_shift(mean, var)        → (scale, shift), [F] or [T, F]
+    update(mean, var, batch, samples)   how the moving statistics follow; default: exponential moving average
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from carebn.kernels.fused import MovingRule, update_moving_
+
+
+class MomentRecorder:
+    """Pools batch statistics exactly: weighted sums of the mean and of the second moment."""
+
+    def __init__(self) -> None:
+        self.samples = 0
+        self.mean: Tensor | float = 0.0
+        self.second: Tensor | float = 0.0
+
+    def add(self, mean: Tensor, var: Tensor, samples: int) -> None:
+        mean, var = mean.double(), var.double()
+        self.mean = self.mean + samples * mean
+        self.second = self.second + samples * (var + mean * mean)
+        self.samples += samples
+
+    def pooled(self) -> tuple[Tensor, Tensor]:
+        mean, second = self.mean / self.samples, self.second / self.samples
+        assert isinstance(mean, Tensor)
+        assert isinstance(second, Tensor)
+        return mean, (second - mean * mean).clamp(min=0)
+
+
+def store_(buffer: Tensor, value: Tensor) -> None:
+    """Write in place, held within what the buffer's precision can express, so that 1e30 does not become infinity."""
+    limit = torch.finfo(buffer.dtype).max
+    buffer.copy_(value.clamp(-limit, limit))
+
+
+class Norm(nn.Module):
+    """A normaliser of ``[B, F]`` or ``[T, B, F]`` (time first, features last).
+
+    Not by itself a torch ``_BatchNorm``: tools that take ``weight`` and ``bias`` for the whole map would get most
+    normalisers wrong. ``TorchNorm`` is, for those whose map it is.
+    """
+
+    per_step: ClassVar[bool] = False  # raw moments per time step, [T, F], instead of pooled over time, [F]
+    feature_axis: ClassVar[int] = -1
+    layout: ClassVar[str] = "[B, F] or [T, B, F]"
+    recalibrates: ClassVar[bool] = False  # whether an agent re-calibrates it from replay every few thousand steps
+
+    num_features: int
+    eps: float
+    momentum: float | None
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+    _recorder: MomentRecorder | None = None
+
+    def __init__(self, num_features: int, momentum: float | None, eps: float, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.momentum = momentum
+        self.eps = eps
+        self.register_buffer("running_mean", torch.zeros(shape))
+        self.register_buffer("running_var", torch.ones(shape))
+        self.register_buffer("num_batches_tracked", torch.tensor(0))
+
+    def reset_running_stats(self) -> None:
+        self.running_mean.zero_()
+        self.running_var.fill_(1)
+        self.num_batches_tracked.zero_()
+
+    def extra_repr(self) -> str:
+        return f"{self.num_features}, momentum={self.momentum}, eps={self.eps}"
+
+    # --- the three rules ---------------------------------------------------------------------------------------------
+
+    def combine(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
+        """The statistics this normaliser works with, from the raw moments."""
+        return mean, var
+
+    def scale_shift(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
+        """(scale, shift) of the map ``x·scale + shift``."""
+        raise NotImplementedError
+
+    def update(self, mean: Tensor, var: Tensor, batch: int, samples: int) -> None:
+        """Move the moving statistics towards those of a batch of ``batch`` elements, ``samples`` values a feature.
+
+        Default: an exponential average in which ``momentum`` weighs the new value, as in torch; the variance enters it
+        unbiased. ``momentum=None`` is a cumulative average.
+        """
+        new = 1 / int(self.num_batches_tracked) if self.momentum is None else self.momentum
+        count = self.samples_per_statistic(mean, batch, samples)
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), new)
+        store_(self.running_var, self.running_var + new * (var * (count / (count - 1)) - self.running_var))
+
+    def samples_per_statistic(self, mean: Tensor, batch: int, samples: int) -> Tensor | float:
+        """How many values each statistic was taken over."""
+        return samples / mean.shape[0] if self.per_step else samples
+
+    # --- the machinery they plug into --------------------------------------------------------------------------------
+
+    def affine_parameters(self) -> tuple[Tensor, ...]:
+        """What ``scale_shift`` depends on besides its arguments."""
+        return tuple(self.parameters(recurse=False))
+
+    def statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Batch mean and biased variance, with gradients: [F], or [T, F] for a per-step normaliser."""
+        axis = x.ndim + self.feature_axis
+        kept = {axis, 0} if self.per_step else {axis}
+        axes = [a for a in range(x.ndim) if a not in kept]
+        var, mean = torch.var_mean(x, axes, correction=0)
+        if not torch.compiler.is_compiling() and not torch.isfinite(var).all() and torch.isfinite(x).all():
+            var, mean = torch.var_mean(x.double(), axes, correction=0)  # squares of 1e30 need the wider range
+        return self.combine(mean, var)
+
+    @torch.no_grad()
+    def observe(self, mean: Tensor, var: Tensor, batch: int, samples: int) -> None:
+        """Take in the statistics of one training batch. Non-finite ones are refused and change nothing."""
+        if not torch.compiler.is_compiling() and not torch.isfinite(mean + var).all():
+            self.refuse_non_finite()
+        if self._recorder is not None:
+            self._recorder.add(mean, var, samples)
+            return
+        rule = self.kernel_rule()
+        if rule is not None:
+            update_moving_(self, rule, mean, var, batch, samples)
+            return
+        self.num_batches_tracked.add_(1)
+        self.update(mean, var, batch, samples)
+
+    def refuse_non_finite(self) -> None:
+        raise ValueError(
+            f"{type(self).__name__} got NaN or infinity in a training batch; its moving statistics are unchanged. "
+            f"Look for a diverged loss or a non-finite observation"
+        )
+
+    def kernel_rule(self) -> MovingRule | None:
+        """How a compiled kernel may update the moving statistics in place of ``update``; None: it may not."""
+        return None
+
+    def check_input(self, x: Tensor) -> None:
+        """One clear sentence for input that cannot be normalised."""
+        name = type(self).__name__
+        if not x.is_floating_point():
+            raise ValueError(f"{name} expects floating-point input, got {x.dtype}; convert it, e.g. with x.float()")
+        if x.ndim < 1 - self.feature_axis:
+            raise ValueError(f"{name} expects input of shape {self.layout}, got {tuple(x.shape)}")
+        if x.shape[self.feature_axis] != self.num_features:
+            raise ValueError(
+                f"{name} was built for {self.num_features} features, got {x.shape[self.feature_axis]} "
+                f"in input of shape {tuple(x.shape)}"
+            )
+        self.check_batch(x)
+
+    def check_batch(self, x: Tensor) -> None:
+        name = type(self).__name__
+        if x.numel() == 0:
+            raise ValueError(f"{name} got an empty input of shape {tuple(x.shape)}")
+        if self.training and self.batch_size(x) == 1:
+            raise ValueError(
+                f"{name} needs a batch of at least two in training, got input of shape {tuple(x.shape)}; "
+                f"call eval() to use the moving statistics"
+            )
+
+    def batch_size(self, x: Tensor) -> int:
+        """The batch axis: the first, or the second where time comes first."""
+        unbatched_by_time = 1 - self.feature_axis
+        return x.shape[0] if x.ndim == unbatched_by_time else x.shape[1]
+
+    def moving_scale_shift(self) -> tuple[Tensor, Tensor]:
+        """The affine map of inference, from the moving statistics."""
+        return self.scale_shift(self.running_mean, self.running_var)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.check_input(x)
+        if self.training:
+            mean, var = self.statistics(x)
+            self.observe(mean.detach(), var.detach(), self.batch_size(x), x.numel() // self.num_features)
+            scale, shift = self.scale_shift(mean, var)
+        else:
+            scale, shift = self.moving_scale_shift()
+        return x * self._spread(scale, x) + self._spread(shift, x)
+
+    def _spread(self, vector: Tensor, x: Tensor) -> Tensor:
+        """[F] or [T, F] against the shape of x."""
+        vector = vector.to(x.dtype)
+        if vector.ndim == 2:
+            vector = vector.view(vector.shape[0], *[1] * (x.ndim - 2 - (-1 - self.feature_axis)), vector.shape[1])
+        return vector.view(*vector.shape, *[1] * (-1 - self.feature_axis))
+
+
+class StepNorm(Norm):
+    """A normaliser built for a fixed number of time steps, because something in it differs from step to step."""
+
+    layout: ClassVar[str] = "[T, B, F]"
+
+    def __init__(self, num_features: int, time_steps: int, momentum: float | None, eps: float) -> None:
+        if time_steps < 1:
+            raise ValueError(f"{type(self).__name__} needs at least one time step, got {time_steps}")
+        shape = (time_steps, num_features) if self.per_step else (num_features,)
+        super().__init__(num_features, momentum, eps, shape)
+        self.time_steps = time_steps
+
+    def check_input(self, x: Tensor) -> None:
+        super().check_input(x)
+        if x.ndim < 3 or x.shape[0] != self.time_steps:
+            raise ValueError(
+                f"{type(self).__name__} was built for {self.time_steps} time steps, got input of shape "
+                f"{tuple(x.shape)}; expected [{self.time_steps}, B, {self.num_features}]"
+            )
+
+    def extra_repr(self) -> str:
+        return f"{self.num_features}, time_steps={self.time_steps}, momentum={self.momentum}, eps={self.eps}"
+
+
+class TorchNorm(Norm, _BatchNorm):  # type: ignore[misc]  # torch types its running statistics as optional
+    """A normaliser whose affine map is exactly torch's ``_BatchNorm``: γ·(x − mean)/√(var + ε) + β.
+
+    Parameters and buffers have torch's names, so it loads from and into ``nn.BatchNorm`` state dicts, folds with
+    ``torch.nn.utils.fusion.fuse_linear_bn_eval`` and is found by every tool that looks for batch norms.
+    """
+
+    def __init__(self, num_features: int, momentum: float | None, eps: float, weight: float, bias: float) -> None:
+        self.initial = weight, bias  # before the base class, whose constructor resets the parameters
+        _BatchNorm.__init__(self, num_features, eps=eps, momentum=momentum)
+
+    def reset_parameters(self) -> None:
+        self.reset_running_stats()
+        weight, bias = self.initial
+        nn.init.constant_(self.weight, weight)
+        nn.init.constant_(self.bias, bias)
+
+    def scale_shift(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
+        scale = self.weight * torch.rsqrt(var + self.eps)
+        return scale, self.bias - mean * scale
+
+    def to_batch_norm(self) -> _BatchNorm:
+        """The same map as a plain torch batch norm (inference is identical)."""
+        cls = nn.BatchNorm1d if self.feature_axis == -1 else nn.BatchNorm2d
+        plain = cls(self.num_features, eps=self.eps)
+        plain.load_state_dict({k: v for k, v in self.state_dict().items() if k in plain.state_dict()})
+        return plain.to(self.weight.device, self.weight.dtype).train(self.training)

@@ -1,0 +1,39 @@
+"""Plain batch norm over time and batch, with an exponential moving average."""
+
+from typing import ClassVar
+
+from carebn.kernels.fused import MovingRule, usable
+from carebn.kernels.vectors import AVERAGE
+from carebn.norm.base import Norm, TorchNorm
+
+
+class BN(TorchNorm):
+    """γ·(x − mean)/√(var + ε) + β with statistics pooled over time and batch; the moving ones follow by ``momentum``.
+
+    γ and β start at half the threshold, as in CaRe-BN, so that the two differ in their moving statistics alone;
+    ``weight=1, bias=0`` is torch's start.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        momentum: float | None = 0.1,
+        eps: float = 1e-5,
+        v_threshold: float = 0.5,
+        weight: float | None = None,
+        bias: float | None = None,
+    ) -> None:
+        half = v_threshold / 2
+        super().__init__(
+            num_features, momentum, eps, half if weight is None else weight, half if bias is None else bias
+        )
+
+    def kernel_rule(self) -> MovingRule | None:
+        own = type(self).update is Norm.update and self._recorder is None and usable(self.running_mean)
+        return MovingRule(AVERAGE, self.momentum) if own and self.momentum is not None else None
+
+
+class ReBN(BN):
+    """Plain batch norm that is re-calibrated periodically."""
+
+    recalibrates: ClassVar[bool] = True

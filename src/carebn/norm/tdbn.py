@@ -1,0 +1,37 @@
+"""tdBN, threshold-dependent batch norm (Zheng et al., AAAI 2021)."""
+
+import torch
+from torch import Tensor, nn
+
+from carebn.norm.base import Norm
+
+
+class TDBN(Norm):
+    """y = γ·(α·V_th·(x − mean)/√(var + ε)) + β, statistics pooled over time and batch; γ starts at 1, β at 0.
+
+    α·V_th is a constant outside the weight, as in its authors' code. Libraries that put it into the starting weight
+    compute the same function, but an optimiser with a fixed step size moves it relatively faster there.
+    ``threshold_in_weight=True`` does the same here.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        momentum: float | None = 0.1,
+        eps: float = 1e-5,
+        v_threshold: float = 0.5,
+        alpha: float = 1.0,
+        threshold_in_weight: bool = False,
+        weight: float | None = None,
+        bias: float = 0.0,
+    ) -> None:
+        super().__init__(num_features, momentum, eps, (num_features,))
+        factor = alpha * v_threshold
+        self.factor = 1.0 if threshold_in_weight else factor
+        start = (factor if threshold_in_weight else 1.0) if weight is None else weight / self.factor
+        self.weight = nn.Parameter(torch.full((num_features,), start))
+        self.bias = nn.Parameter(torch.full((num_features,), bias))
+
+    def scale_shift(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
+        scale = self.weight * self.factor * torch.rsqrt(var + self.eps)
+        return scale, self.bias - mean * scale

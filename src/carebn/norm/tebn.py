@@ -1,0 +1,29 @@
+"""TEBN, temporal effective batch norm (Duan et al., NeurIPS 2022)."""
+
+import torch
+from torch import Tensor, nn
+
+from carebn.norm.base import StepNorm
+
+
+class TEBN(StepNorm):
+    """y_t = p_t·(γ·(x_t − mean)/√(var + ε) + β): pooled statistics, one learned factor per step, starting at 1."""
+
+    def __init__(
+        self,
+        num_features: int,
+        time_steps: int = 5,
+        momentum: float | None = 0.1,
+        eps: float = 1e-5,
+        weight: float = 1.0,
+        bias: float = 0.0,
+    ) -> None:
+        super().__init__(num_features, time_steps, momentum, eps)
+        self.weight = nn.Parameter(torch.full((num_features,), weight))
+        self.bias = nn.Parameter(torch.full((num_features,), bias))
+        self.step_scale = nn.Parameter(torch.ones(time_steps))
+
+    def scale_shift(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
+        scale = self.weight * torch.rsqrt(var + self.eps)
+        shift = self.bias - mean * scale
+        return self.step_scale[:, None] * scale, self.step_scale[:, None] * shift
