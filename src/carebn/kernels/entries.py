@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from carebn.kernels import encoder, scan, vectors
+from carebn.kernels import encoder, infer, scan, vectors
 from carebn.kernels.jit import float32, float64
 from carebn.kernels.pool import i_am_first, read_table, wait_for_all
 
@@ -92,6 +92,10 @@ def _build(one: Any, stamp: int) -> dict[str, Callable[[int], None]]:
         if stamp:
             encoder.encode(table, 1, one)
 
+    def act(table: int) -> None:
+        if stamp:
+            infer.infer(table, 0, one)
+
     kernels = (
         moments,
         fire,
@@ -103,6 +107,7 @@ def _build(one: Any, stamp: int) -> dict[str, Callable[[int], None]]:
         distances,
         field_gradients,
         encode,
+        act,
     )
     return {kernel.__name__: kernel for kernel in kernels}
 

@@ -85,6 +85,7 @@ def usable(x: Tensor) -> bool:
         and x.is_cpu
         and x.dtype in KERNELS
         and x.numel() > 0
+        and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
         and not torch._C._functorch.maybe_current_level()
     )
@@ -268,13 +269,14 @@ class _NormaliseAndFire(torch.autograd.Function):
         grad_y, grad_shift, grad_scale = _scan_backward(
             z, scale, shift, center.expand_as(scale).contiguous(), grad, ctx.spec
         )
-        grad_mean, grad_var, *grad_parameters = torch.autograd.grad(
+        grad_mean, grad_var, *rest = torch.autograd.grad(
             (scale_out, shift_out),
-            (mean, var, *ctx.parameters),
+            (mean, var, *(p for p in ctx.parameters if p.requires_grad)),
             (grad_scale.view_as(scale_out), grad_shift.view_as(shift_out)),
             retain_graph=True,
             allow_unused=True,
         )
+        grad_parameters = [rest.pop(0) if p.requires_grad else None for p in ctx.parameters]
         constant = _as_rows((grad_mean / ctx.count).to(z.dtype))
         slope = _as_rows((grad_var * (2 / ctx.count)).to(z.dtype))
         steps, batch, features = grad_y.shape
@@ -311,7 +313,7 @@ class _NormalisedLayer(torch.autograd.Function):
         x: Tensor,
         stimulation: Tensor | None,
         weight: Tensor,
-        bias: Tensor,
+        bias: Tensor | None,
         norm_weight: Tensor,
         norm_bias: Tensor,
         norm: PlainNormaliser,
@@ -336,7 +338,8 @@ class _NormalisedLayer(torch.autograd.Function):
         run(
             KERNELS[z.dtype]["normalise_and_fire"], spec.family,
             z_steps, batch, features, 0, z_, sums_, sums_ + BLOCKS * wide,
-            features, z_steps * batch, sums_, z_, *_addresses(norm_weight, norm_bias, eps, bias),
+            features, z_steps * batch, sums_, z_, *_addresses(norm_weight, norm_bias, eps),
+            0 if bias is None else bias.data_ptr(),
             mean_, mean_ + wide, scale_, scale_ + narrow, scale_ + 2 * narrow, ctypes.addressof(finite),
             kind, features, batch, steps * batch, mean_, mean_ + wide,
             *_addresses(norm.running_mean, norm.running_var), *(_addresses(*errors) or (0, 0)),
@@ -392,7 +395,7 @@ def normalised_layer(
     x: Tensor,
     stimulation: Tensor | None,
     weight: Tensor,
-    bias: Tensor,
+    bias: Tensor | None,
     norm: PlainNormaliser,
     steps: int,
     spec: NeuronSpec,

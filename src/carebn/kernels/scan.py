@@ -95,7 +95,7 @@ def moments(table: int, at: int, one: Any) -> None:
 
 
 @njit
-def _lif_row(
+def lif_row(
     z: Any, scale: Any, shift: Any, c: Any, v: Any, out: Any, current_decay: Any, decay: Any, threshold: Any, one: Any
 ) -> None:
     zero = one - one
@@ -162,7 +162,7 @@ def lif_forward(table: int, at: int, one: Any) -> None:
                 for t in range(steps):
                     tz = t if z_steps > 1 else 0
                     ts = t if s_steps > 1 else 0
-                    _lif_row(z[tz, b, f0:f1], scale[ts, f0:f1], shift[ts, f0:f1], c, v, out[t, b, f0:f1],
+                    lif_row(z[tz, b, f0:f1], scale[ts, f0:f1], shift[ts, f0:f1], c, v, out[t, b, f0:f1],
                              current_decay, decay, threshold, one)  # fmt: skip
 
 
@@ -221,7 +221,7 @@ def lif_backward(table: int, at: int, one: Any) -> None:
 
 
 @njit
-def _dn_row(z: Any, scale: Any, shift: Any, c: Any, v: Any, u: Any, h: Any, parameters: Any, one: Any) -> None:
+def dn_row(z: Any, scale: Any, shift: Any, c: Any, v: Any, u: Any, h: Any, parameters: Any, one: Any) -> None:
     """One step: v is the potential after the last one, not yet reset; h gets the new one."""
     zero = one - one
     current_decay, threshold, theta_v, theta_u, theta_r, theta_s = parameters
@@ -260,7 +260,7 @@ def dn_forward(table: int, at: int, one: Any) -> None:
                     tz = t if z_steps > 1 else 0
                     ts = t if s_steps > 1 else 0
                     after = h[(t + 1) % 2]
-                    _dn_row(z[tz, b, f0:f1], scale[ts, f0:f1], shift[ts, f0:f1], c, h[t % 2], u, after, parameters, one)
+                    dn_row(z[tz, b, f0:f1], scale[ts, f0:f1], shift[ts, f0:f1], c, h[t % 2], u, after, parameters, one)
                     spikes = out[t, b, f0:f1]
                     for f in range(f1 - f0):
                         spikes[f] = one if after[f] > threshold else zero
@@ -332,7 +332,7 @@ def dn_backward(table: int, at: int, one: Any) -> None:
                 for t in range(steps):
                     tz = t if z_steps > 1 else 0
                     ts = t if s_steps > 1 else 0
-                    _dn_row(z[tz, b, f0:f1], scale[ts, f0:f1], shift[ts, f0:f1], c, h[t], u, h[t + 1], parameters, one)
+                    dn_row(z[tz, b, f0:f1], scale[ts, f0:f1], shift[ts, f0:f1], c, h[t], u, h[t + 1], parameters, one)
                 c[:] = 0  # from here on c and u hold the gradients that arrive from the step after
                 u[:] = 0
                 grad_h[:] = 0

@@ -1,18 +1,25 @@
 """Networks: observations become spikes, spikes become actions and values."""
 
-from carebn.network.actor import ANNActor, SpikingActor
+from carebn.network.actor import SpikingActor
+from carebn.network.ann import ANNActor
 from carebn.network.critic import Critic, TwinCritic
 from carebn.network.decoder import MembraneReadout, PopulationDecoder
 from carebn.network.encoder import PopulationEncoder, ZScore
 from carebn.network.layer import SpikingLayer
-from carebn.network.qnetwork import SpikingQNetwork
+from carebn.network.qnetwork import ANNQNetwork, SpikingQNetwork
+
+Actor = SpikingActor | ANNActor
+QNetwork = SpikingQNetwork | ANNQNetwork
 
 __all__ = [
     "ANNActor",
+    "ANNQNetwork",
+    "Actor",
     "Critic",
     "MembraneReadout",
     "PopulationDecoder",
     "PopulationEncoder",
+    "QNetwork",
     "SpikingActor",
     "SpikingLayer",
     "SpikingQNetwork",

@@ -12,7 +12,6 @@ from carebn.network.decoder import PopulationDecoder
 from carebn.network.encoder import PopulationEncoder
 from carebn.network.layer import SpikingLayer
 from carebn.neuron import Neuron
-from carebn.norm import make_norm
 
 
 class SpikingActor(nn.Module):
@@ -65,48 +64,3 @@ class SpikingActor(nn.Module):
     def forward(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         action: Tensor = self.bounds(self.potential(obs, generator))
         return action
-
-
-class ANNActor(nn.Module):
-    """Linear → [norm] → ReLU for each hidden size, then Linear → tanh → [low, high], on the raw observation.
-
-    A norm starts at γ = 1, β = 0; there is none on the output.
-    """
-
-    def __init__(
-        self,
-        obs_dim: int,
-        action_dim: int,
-        *,
-        norm: str = "none",
-        hidden: Sequence[int] = (256, 256),
-        low: Bound = -1.0,
-        high: Bound = 1.0,
-        norm_options: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__()
-        layers: list[nn.Module] = []
-        for a, b in pairwise((obs_dim, *hidden)):
-            layers.append(nn.Linear(a, b))
-            if norm != "none":
-                layers.append(_start_at_identity(make_norm(norm, b, time_steps=1, **(norm_options or {}))))
-            layers.append(nn.ReLU())
-        self.body = nn.Sequential(*layers)
-        self.head = nn.Linear(hidden[-1], action_dim)
-        self.bounds = ActionBounds(action_dim, low, high)
-
-    def potential(self, obs: Tensor) -> Tensor:
-        decoded: Tensor = self.head(self.body(obs[None])[0])  # one time step, for the norms that expect one
-        return decoded
-
-    def forward(self, obs: Tensor) -> Tensor:
-        action: Tensor = self.bounds(self.potential(obs))
-        return action
-
-
-def _start_at_identity(norm: nn.Module) -> nn.Module:
-    for name, start in (("weight", 1.0), ("bias", 0.0)):
-        parameter = getattr(norm, name, None)
-        if parameter is not None:
-            nn.init.constant_(parameter, start)
-    return norm

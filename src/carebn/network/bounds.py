@@ -13,6 +13,8 @@ class ActionBounds(nn.Module):
 
     middle: Tensor
     reach: Tensor
+    low: Tensor
+    high: Tensor
 
     def __init__(self, action_dim: int, low: Bound, high: Bound) -> None:
         super().__init__()
@@ -20,8 +22,14 @@ class ActionBounds(nn.Module):
         highest = torch.as_tensor(high, dtype=torch.float32).expand(action_dim)
         if not (torch.isfinite(lowest).all() and torch.isfinite(highest).all() and (lowest < highest).all()):
             raise ValueError(f"action bounds must be finite with low < high, got low={low} and high={high}")
-        self.register_buffer("middle", (highest + lowest) / 2)
-        self.register_buffer("reach", (highest - lowest) / 2)
+        # in float64, where bounds as wide as float32 do not overflow
+        self.register_buffer("middle", ((highest.double() + lowest.double()) / 2).float())
+        self.register_buffer("reach", ((highest.double() - lowest.double()) / 2).float())
+        self.register_buffer("low", lowest.clone())
+        self.register_buffer("high", highest.clone())
+
+    def clip(self, action: Tensor) -> Tensor:
+        return torch.clamp(action, self.low, self.high)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.middle + self.reach * torch.tanh(x)
+        return self.clip(self.middle + self.reach * torch.tanh(x))  # rounding may step over a bound

@@ -60,12 +60,19 @@ class TwinCritic(nn.Module):
             x = torch.baddbmm(bias, torch.relu(x), weight.transpose(1, 2))
         return x.squeeze(-1)
 
+    def first(self, obs: Tensor, action: Tensor) -> Tensor:
+        """The first critic alone, [B]: half the work where one value is enough."""
+        x = torch.cat([obs, action], -1)
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            x = nn.functional.linear(torch.relu(x) if i else x, weight[0], bias[0, 0])
+        return x.squeeze(-1)
+
     def single(self, index: int) -> Critic:
         """One of the two as a plain critic, copied."""
         critic = Critic(1, 1, hidden=())
         critic.layers = nn.ModuleList()
         for weight, bias in zip(self.weights, self.biases, strict=True):
-            linear = nn.Linear(weight.shape[2], weight.shape[1])
+            linear = nn.Linear(weight.shape[2], weight.shape[1], device=weight.device, dtype=weight.dtype)
             with torch.no_grad():
                 linear.weight.copy_(weight[index])
                 linear.bias.copy_(bias[index, 0])

@@ -15,7 +15,7 @@ RESETS = ("spike", "threshold")
 
 def _is_finite(x: Tensor) -> bool:
     """The sum is a quarter of the work, and only an overflow of the sum itself needs the second look."""
-    return math.isfinite(float(x.sum())) or bool(torch.isfinite(x).all())
+    return math.isfinite(float(x.detach().sum())) or bool(torch.isfinite(x).all())
 
 
 class ZScore(nn.Module):
@@ -36,6 +36,8 @@ class ZScore(nn.Module):
     def update(self, observations: Tensor) -> None:
         """Merge in the statistics of these observations [B, obs] (Chan's parallel formula)."""
         batch = observations.shape[0]
+        if batch == 0 or not _is_finite(observations):
+            raise ValueError("got no observations, or NaN or infinity in them; the running statistics are unchanged")
         var, mean = torch.var_mean(observations.double(), 0, correction=0)
         total = self.count + batch
         gap = mean - self.running_mean

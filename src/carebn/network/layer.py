@@ -32,12 +32,13 @@ class _EncodedProduct(torch.autograd.Function):
 
 def _watched(module: nn.Module) -> bool:
     """Whether somebody listens to the calls of this module, which the fused path does not make."""
-    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks)
 
 
-def _is_plain(norm: nn.Module) -> TypeGuard[TorchNorm]:
+def is_plain(norm: nn.Module) -> TypeGuard[TorchNorm]:
     """Whether the norm's map is torch's own, so that its gradients are known in closed form."""
-    return isinstance(norm, TorchNorm) and type(norm).scale_shift is TorchNorm.scale_shift
+    return isinstance(norm, TorchNorm) and type(norm).scale_offset is TorchNorm.scale_offset
 
 
 class SpikingLayer(nn.Module):
@@ -64,27 +65,31 @@ class SpikingLayer(nn.Module):
 
     def forward(self, x: Tensor, stimulation: Tensor | None = None) -> Tensor:
         """``stimulation`` [B, in]: what an encoder made the spikes x from; the gradient goes there."""
+        if x.ndim != 3:
+            raise ValueError(f"a spiking layer expects input of shape [T, B, features], got {tuple(x.shape)}")
         steps = self.time_steps if x.shape[0] == 1 else x.shape[0]
         norm, neuron = self.norm, self.neuron
-        if fused.usable(x) and isinstance(norm, (Norm, NoNorm)) and not (_watched(norm) or _watched(neuron)):
-            return self._fused(x, stimulation, steps)
+        spec = neuron.kernel_spec()
+        watched = _watched(self.linear) or _watched(norm) or _watched(neuron)
+        if spec is not None and isinstance(norm, (Norm, NoNorm)) and not watched and fused.usable(x):
+            return self._fused(x, stimulation, steps, spec)
         if stimulation is not None:
             x = x + (stimulation - stimulation.detach())
         z = self.linear(x)
         spikes: Tensor = neuron(norm(z.expand(steps, -1, -1)))
         return spikes
 
-    def _fused(self, x: Tensor, stimulation: Tensor | None, steps: int) -> Tensor:
-        norm, spec = self.norm, self.neuron.kernel_spec()
+    def _fused(self, x: Tensor, stimulation: Tensor | None, steps: int, spec: fused.NeuronSpec) -> Tensor:
+        norm = self.norm
         weight, bias = self.linear.weight, self.linear.bias
         self.neuron.check_steps(steps)
         learning = isinstance(norm, Norm) and norm.training
-        if learning and _is_plain(norm) and norm.weight.dtype == x.dtype:
+        if learning and is_plain(norm) and norm.weight.dtype == x.dtype:
             norm.check_batch(x)
             return fused.normalised_layer(x, stimulation, weight, bias, norm, steps, spec)
         if stimulation is not None and torch.is_grad_enabled():
             z = fused.apply(_EncodedProduct, stimulation, x, weight)
-            z = z if learning else z + bias
+            z = z if learning or bias is None else z + bias
         else:
             z = F.linear(x, weight, None if learning else bias)
         if not isinstance(norm, Norm):

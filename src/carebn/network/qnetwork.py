@@ -7,9 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from carebn.network.ann import relu_body
 from carebn.network.decoder import MembraneReadout
 from carebn.network.layer import SpikingLayer
 from carebn.neuron import Neuron
+
+
+def _as_input(obs: Tensor, obs_dim: int, raw_bytes: bool, dtype: torch.dtype) -> Tensor:
+    if obs.ndim != 2 or obs.shape[1] != obs_dim:
+        raise ValueError(f"expected observations of shape [B, {obs_dim}], got {tuple(obs.shape)}")
+    x = obs.to(dtype)
+    return x / 255 if obs.dtype == torch.uint8 and not raw_bytes else x
 
 
 class SpikingQNetwork(nn.Module):
@@ -42,13 +50,33 @@ class SpikingQNetwork(nn.Module):
         self.readout = MembraneReadout(hidden[-1], actions)
 
     def forward(self, obs: Tensor) -> Tensor:
-        if obs.ndim != 2 or obs.shape[1] != self.obs_dim:
-            raise ValueError(f"expected observations of shape [B, {self.obs_dim}], got {tuple(obs.shape)}")
-        x = obs.to(self.readout.weight.dtype)
-        if obs.dtype == torch.uint8 and not self.raw_bytes:
-            x = x / 255
-        x = x[None]
+        x = _as_input(obs, self.obs_dim, self.raw_bytes, self.readout.weight.dtype)[None]
         for layer in self.layers:
             x = layer(x)
         q: Tensor = self.readout(x)
+        return q
+
+
+class ANNQNetwork(nn.Module):
+    """The ordinary counterpart: Linear → [norm] → ReLU for each hidden size, then one value per action."""
+
+    def __init__(
+        self,
+        obs_dim: int,
+        actions: int,
+        *,
+        norm: str = "none",
+        hidden: Sequence[int] = (256, 256),
+        raw_bytes: bool = False,
+        norm_options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.obs_dim = obs_dim
+        self.raw_bytes = raw_bytes
+        self.body = relu_body(obs_dim, hidden, norm, norm_options)
+        self.head = nn.Linear(hidden[-1], actions)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        x = _as_input(obs, self.obs_dim, self.raw_bytes, self.head.weight.dtype)
+        q: Tensor = self.head(self.body(x[None])[0])
         return q

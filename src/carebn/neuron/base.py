@@ -1,12 +1,13 @@
 """What every neuron shares: a pure step, run over time from a state of zeros."""
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from carebn.kernels import fused
-from carebn.neuron.surrogate import Rectangle, Surrogate
+from carebn.neuron.surrogate import Rectangle, Surrogate, kernel_number
 
 
 class Neuron(nn.Module):
@@ -16,8 +17,6 @@ class Neuron(nn.Module):
     ``initial_state(current)`` is where every decision starts. ``forward`` runs the step over the first axis; on the
     CPU a compiled scan with the same result does it.
     """
-
-    family: ClassVar[int]  # the compiled scan that runs it
 
     def __init__(self, v_threshold: float = 0.5, surrogate: Surrogate | None = None) -> None:
         super().__init__()
@@ -30,12 +29,16 @@ class Neuron(nn.Module):
     def step(self, current: Tensor, state: Any) -> tuple[Tensor, Any]:
         raise NotImplementedError
 
-    def constants(self) -> tuple[float, ...]:
-        """The neuron's constants in the order of its compiled scan."""
-        raise NotImplementedError
+    def kernel_spec(self) -> fused.NeuronSpec | None:
+        """The compiled scan with this neuron's step and surrogate; None: there is none, the pure step runs."""
+        return None
 
-    def kernel_spec(self) -> fused.NeuronSpec:
-        return fused.NeuronSpec(self.family, self.constants(), self.surrogate.kernel, self.surrogate.size)
+    def _spec(self, step: Callable[..., Any], family: int, constants: tuple[float, ...]) -> fused.NeuronSpec | None:
+        """The scan of ``family``, unless a subclass has another step than the scan was written for."""
+        surrogate = kernel_number(self.surrogate)
+        if type(self).step is not step or surrogate is None:
+            return None
+        return fused.NeuronSpec(family, constants, surrogate, self.surrogate.size)
 
     def check_steps(self, steps: int) -> None:
         """Refuse a number of steps that this neuron cannot run."""
@@ -57,7 +60,8 @@ class Neuron(nn.Module):
             raise ValueError(f"{type(self).__name__} expects time first, [T, ..., F], got shape {tuple(x.shape)}")
         if not x.is_floating_point():
             raise ValueError(f"{type(self).__name__} expects floating-point input, got {x.dtype}; use x.float()")
-        if fused.usable(x):
+        spec = self.kernel_spec()
+        if spec is not None and fused.usable(x):
             self.check_steps(x.shape[0])
-            return fused.fire(x, x.shape[0], self.kernel_spec())
+            return fused.fire(x, x.shape[0], spec)
         return self.scan(x)

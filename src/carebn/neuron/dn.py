@@ -1,11 +1,12 @@
 """The dynamic neuron of MDC-SAN: a second-order neuron with a resistance U beside the potential V."""
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from carebn.kernels import entries
+from carebn.kernels.fused import NeuronSpec
 from carebn.neuron.base import Neuron
 from carebn.neuron.surrogate import Surrogate
 
@@ -23,8 +24,6 @@ class DN(Neuron):
     """C = λ_c·C + x;  V = V·(1 − S) + θ_r·S;  U = U + θ_s·S;
     V ← V + (V² − V − U + C);  U ← U + (θ_v·V − θ_u·U), both from the values before;  S = 1 if V > V_th.
     """
-
-    family: ClassVar[int] = entries.DN
 
     def __init__(
         self,
@@ -56,8 +55,9 @@ class DN(Neuron):
         spike = self.surrogate(v_new - self.v_threshold)
         return spike, DNState(c, v_new, u_new, spike)
 
-    def constants(self) -> tuple[float, ...]:
-        return (self.current_decay, self.v_threshold, self.theta_v, self.theta_u, self.theta_r, self.theta_s)
+    def kernel_spec(self) -> NeuronSpec | None:
+        constants = (self.current_decay, self.v_threshold, self.theta_v, self.theta_u, self.theta_r, self.theta_s)
+        return self._spec(DN.step, entries.DN, constants)
 
     def extra_repr(self) -> str:
         return (

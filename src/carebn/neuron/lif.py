@@ -1,11 +1,12 @@
 """Leaky integrate-and-fire, with the input as the current (LIF) or through a decaying current (CLIF)."""
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from carebn.kernels import entries
+from carebn.kernels.fused import NeuronSpec
 from carebn.neuron.base import Neuron
 from carebn.neuron.surrogate import Surrogate
 
@@ -22,8 +23,6 @@ class CLIFState(NamedTuple):
 class LIF(Neuron):
     """H = λ·V + C;  S = 1 if H > V_th;  V = H·(1 − S)."""
 
-    family: ClassVar[int] = entries.LIF
-
     def __init__(self, v_threshold: float = 0.5, decay: float = 0.75, surrogate: Surrogate | None = None) -> None:
         super().__init__(v_threshold, surrogate)
         self.decay = decay
@@ -36,8 +35,8 @@ class LIF(Neuron):
         spike = self.surrogate(h - self.v_threshold)
         return spike, LIFState(h * (1 - spike))
 
-    def constants(self) -> tuple[float, ...]:
-        return (0.0, self.decay, self.v_threshold)
+    def kernel_spec(self) -> NeuronSpec | None:
+        return self._spec(LIF.step, entries.LIF, (0.0, self.decay, self.v_threshold))
 
     def extra_repr(self) -> str:
         return f"v_threshold={self.v_threshold}, decay={self.decay}, surrogate={self.surrogate}"
@@ -45,8 +44,6 @@ class LIF(Neuron):
 
 class CLIF(Neuron):
     """C = λ_c·C + x;  H = λ·V + C;  S = 1 if H > V_th;  V = H·(1 − S). A spike leaves the current alone."""
-
-    family: ClassVar[int] = entries.LIF
 
     def __init__(
         self,
@@ -68,8 +65,8 @@ class CLIF(Neuron):
         spike = self.surrogate(h - self.v_threshold)
         return spike, CLIFState(c, h * (1 - spike))
 
-    def constants(self) -> tuple[float, ...]:
-        return (self.current_decay, self.decay, self.v_threshold)
+    def kernel_spec(self) -> NeuronSpec | None:
+        return self._spec(CLIF.step, entries.LIF, (self.current_decay, self.decay, self.v_threshold))
 
     def extra_repr(self) -> str:
         return (

@@ -6,15 +6,18 @@ is zero almost everywhere, so each surrogate puts a slope of area 1 around the t
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from carebn.kernels import scan
 from carebn.kernels.fused import apply
 
 
 class _Spike(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(x: Tensor, surrogate: "Surrogate") -> Tensor:
         return (x > 0).to(x.dtype)
@@ -35,7 +38,6 @@ class Surrogate:
     """``size`` is a half-width for rectangle and triangle, a steepness for sigmoid and tanh."""
 
     size: float
-    kernel: ClassVar[int]  # its number in the compiled kernels
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.size) and self.size > 0):
@@ -53,7 +55,6 @@ class Rectangle(Surrogate):
     """1/(2ω) where |x| ≤ ω; the paper's."""
 
     size: float = 0.5
-    kernel: ClassVar[int] = 0
 
     def slope(self, x: Tensor) -> Tensor:
         return (x.abs() <= self.size).to(x.dtype) * (1 / (2 * self.size))
@@ -64,7 +65,6 @@ class Triangle(Surrogate):
     """(1 − |x|/ω)/ω where |x| ≤ ω."""
 
     size: float = 1.0
-    kernel: ClassVar[int] = 1
 
     def slope(self, x: Tensor) -> Tensor:
         return (1 - x.abs() / self.size).clamp(min=0) / self.size
@@ -75,7 +75,6 @@ class Sigmoid(Surrogate):
     """The derivative of σ(k·x): k·σ·(1 − σ)."""
 
     size: float = 4.0
-    kernel: ClassVar[int] = 2
 
     def slope(self, x: Tensor) -> Tensor:
         y = torch.sigmoid(self.size * x)
@@ -87,8 +86,20 @@ class Tanh(Surrogate):
     """The derivative of (1 + tanh(k·x))/2: k/2·(1 − tanh²)."""
 
     size: float = 2.0
-    kernel: ClassVar[int] = 3
 
     def slope(self, x: Tensor) -> Tensor:
         y = torch.tanh(self.size * x)
         return self.size / 2 * (1 - y * y)
+
+
+_KERNEL_NUMBERS = {
+    Rectangle.slope: scan.RECTANGLE,
+    Triangle.slope: scan.TRIANGLE,
+    Sigmoid.slope: scan.SIGMOID,
+    Tanh.slope: scan.TANH,
+}
+
+
+def kernel_number(surrogate: Surrogate) -> int | None:
+    """The surrogate's number in the compiled scans; None for a slope that they do not know."""
+    return _KERNEL_NUMBERS.get(type(surrogate).slope)

@@ -1,13 +1,13 @@
 """The contract of every normaliser: a rule for the batch statistics, one for the moving ones, and an affine map.
 
 Training: batch statistics, through which gradients flow, and one update of the moving statistics.
-Inference: moving statistics. Either way the result is ``x·scale + shift``, and that is all that the fused kernels,
-folding and export ever see.
+Inference: moving statistics. Either way the result is ``(x − mean)·scale + offset``, and multiplied out, as
+``x·scale + shift``, it is all that the fused kernels, folding and export ever see.
 
 A new normaliser overrides up to three short methods:
 
     combine(mean, var)            what to make of the raw moments (most: nothing)
-    scale_shift(mean, var)        → (scale, shift), [F] or [T, F]
+    scale_offset(var)             → (scale, offset), [F] or [T, F]
     update(mean, var, batch, samples)   how the moving statistics follow; default: exponential moving average
 """
 
@@ -21,24 +21,26 @@ from carebn.kernels.fused import MovingRule, update_moving_
 
 
 class MomentRecorder:
-    """Pools batch statistics exactly: weighted sums of the mean and of the second moment."""
+    """Pools batch statistics exactly, by merging means and sums of squared deviations (Chan's formula)."""
 
     def __init__(self) -> None:
         self.samples = 0
-        self.mean: Tensor | float = 0.0
-        self.second: Tensor | float = 0.0
+        self.mean = torch.zeros(())
+        self.deviations = torch.zeros(())
 
     def add(self, mean: Tensor, var: Tensor, samples: int) -> None:
         mean, var = mean.double(), var.double()
-        self.mean = self.mean + samples * mean
-        self.second = self.second + samples * (var + mean * mean)
-        self.samples += samples
+        if self.samples == 0:
+            self.mean, self.deviations, self.samples = mean.clone(), var * samples, samples
+            return
+        total = self.samples + samples
+        gap = mean - self.mean
+        self.mean = self.mean + gap * (samples / total)
+        self.deviations = self.deviations + var * samples + gap * gap * (self.samples * samples / total)
+        self.samples = total
 
     def pooled(self) -> tuple[Tensor, Tensor]:
-        mean, second = self.mean / self.samples, self.second / self.samples
-        assert isinstance(mean, Tensor)
-        assert isinstance(second, Tensor)
-        return mean, (second - mean * mean).clamp(min=0)
+        return self.mean, self.deviations / self.samples
 
 
 def store_(buffer: Tensor, value: Tensor) -> None:
@@ -90,8 +92,8 @@ class Norm(nn.Module):
         """The statistics this normaliser works with, from the raw moments."""
         return mean, var
 
-    def scale_shift(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
-        """(scale, shift) of the map ``x·scale + shift``."""
+    def scale_offset(self, var: Tensor) -> tuple[Tensor, Tensor]:
+        """(scale, offset) of the map ``(x − mean)·scale + offset``."""
         raise NotImplementedError
 
     def update(self, mean: Tensor, var: Tensor, batch: int, samples: int) -> None:
@@ -112,7 +114,7 @@ class Norm(nn.Module):
     # --- the machinery they plug into --------------------------------------------------------------------------------
 
     def affine_parameters(self) -> tuple[Tensor, ...]:
-        """What ``scale_shift`` depends on besides its arguments."""
+        """What ``scale_offset`` depends on besides its argument."""
         return tuple(self.parameters(recurse=False))
 
     def statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,9 +123,11 @@ class Norm(nn.Module):
         kept = {axis, 0} if self.per_step else {axis}
         axes = [a for a in range(x.ndim) if a not in kept]
         var, mean = torch.var_mean(x, axes, correction=0)
+        mean, var = self.combine(mean, var)
         if not torch.compiler.is_compiling() and not torch.isfinite(var).all() and torch.isfinite(x).all():
             var, mean = torch.var_mean(x.double(), axes, correction=0)  # squares of 1e30 need the wider range
-        return self.combine(mean, var)
+            mean, var = self.combine(mean, var)
+        return mean, var
 
     @torch.no_grad()
     def observe(self, mean: Tensor, var: Tensor, batch: int, samples: int) -> None:
@@ -179,6 +183,11 @@ class Norm(nn.Module):
         unbatched_by_time = 1 - self.feature_axis
         return x.shape[0] if x.ndim == unbatched_by_time else x.shape[1]
 
+    def scale_shift(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
+        """The same map as ``x·scale + shift``."""
+        scale, offset = self.scale_offset(var)
+        return scale, offset - mean * scale
+
     def moving_scale_shift(self) -> tuple[Tensor, Tensor]:
         """The affine map of inference, from the moving statistics."""
         return self.scale_shift(self.running_mean, self.running_var)
@@ -188,14 +197,15 @@ class Norm(nn.Module):
         if self.training:
             mean, var = self.statistics(x)
             self.observe(mean.detach(), var.detach(), self.batch_size(x), x.numel() // self.num_features)
-            scale, shift = self.scale_shift(mean, var)
         else:
-            scale, shift = self.moving_scale_shift()
-        return x * self._spread(scale, x) + self._spread(shift, x)
+            mean, var = self.running_mean, self.running_var
+        scale, offset = self.scale_offset(var)
+        # Centred first: with a mean of 1e30, x·scale and mean·scale would differ by their rounding only.
+        y = (x - self._spread(mean, x)) * self._spread(scale, x) + self._spread(offset, x)
+        return y.to(x.dtype)
 
     def _spread(self, vector: Tensor, x: Tensor) -> Tensor:
         """[F] or [T, F] against the shape of x."""
-        vector = vector.to(x.dtype)
         if vector.ndim == 2:
             vector = vector.view(vector.shape[0], *[1] * (x.ndim - 2 - (-1 - self.feature_axis)), vector.shape[1])
         return vector.view(*vector.shape, *[1] * (-1 - self.feature_axis))
@@ -242,13 +252,12 @@ class TorchNorm(Norm, _BatchNorm):  # type: ignore[misc]  # torch types its runn
         nn.init.constant_(self.weight, weight)
         nn.init.constant_(self.bias, bias)
 
-    def scale_shift(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
-        scale = self.weight * torch.rsqrt(var + self.eps)
-        return scale, self.bias - mean * scale
+    def scale_offset(self, var: Tensor) -> tuple[Tensor, Tensor]:
+        return self.weight * torch.rsqrt(var + self.eps), self.bias
 
     def to_batch_norm(self) -> _BatchNorm:
         """The same map as a plain torch batch norm (inference is identical)."""
         cls = nn.BatchNorm1d if self.feature_axis == -1 else nn.BatchNorm2d
-        plain = cls(self.num_features, eps=self.eps)
+        plain = cls(self.num_features, eps=self.eps, device=self.weight.device, dtype=self.weight.dtype)
         plain.load_state_dict({k: v for k, v in self.state_dict().items() if k in plain.state_dict()})
-        return plain.to(self.weight.device, self.weight.dtype).train(self.training)
+        return plain.train(self.training)

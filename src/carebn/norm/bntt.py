@@ -26,12 +26,11 @@ class BNTT(StepNorm):
         bias: float | None = None,
     ) -> None:
         super().__init__(num_features, time_steps, momentum, eps)
-        self.weight = nn.Parameter(torch.full((time_steps, num_features), weight))
+        self.weight = nn.Parameter(torch.full((time_steps, num_features), float(weight)))
         self.register_parameter("bias", None)
         if bias is not None:
-            self.bias = nn.Parameter(torch.full((time_steps, num_features), bias))
+            self.bias = nn.Parameter(torch.full((time_steps, num_features), float(bias)))
 
-    def scale_shift(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
+    def scale_offset(self, var: Tensor) -> tuple[Tensor, Tensor]:
         scale = self.weight * torch.rsqrt(var + self.eps)
-        shift = -mean * scale
-        return scale, shift if self.bias is None else self.bias + shift
+        return scale, torch.zeros_like(self.weight) if self.bias is None else self.bias

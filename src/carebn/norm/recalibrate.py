@@ -30,7 +30,7 @@ class _TorchListener:
         mean, var = self.module.running_mean, self.module.running_var
         assert mean is not None
         assert var is not None
-        samples = args[0].numel() // self.module.num_features
+        samples = output.numel() // self.module.num_features
         self.recorder.add(mean, var * ((samples - 1) / samples), samples)
 
     def close(self) -> None:

@@ -26,8 +26,8 @@ class TAB(StepNorm):
         bias: float = 0.0,
     ) -> None:
         super().__init__(num_features, time_steps, momentum, eps)
-        self.weight = nn.Parameter(torch.full((time_steps, num_features), weight))
-        self.bias = nn.Parameter(torch.full((time_steps, num_features), bias))
+        self.weight = nn.Parameter(torch.full((time_steps, num_features), float(weight)))
+        self.bias = nn.Parameter(torch.full((time_steps, num_features), float(bias)))
         self.step_scale = nn.Parameter(torch.ones(time_steps))
 
     def _steps(self, like: Tensor) -> Tensor:
@@ -44,7 +44,6 @@ class TAB(StepNorm):
     def samples_per_statistic(self, mean: Tensor, batch: int, samples: int) -> Tensor:
         return samples / self.time_steps * self._steps(mean)
 
-    def scale_shift(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
-        weight = (self.step_scale * self.step_scale)[:, None]
-        scale = weight * self.weight * torch.rsqrt(var + self.eps)
-        return scale, weight * self.bias - mean * scale
+    def scale_offset(self, var: Tensor) -> tuple[Tensor, Tensor]:
+        p = (self.step_scale * self.step_scale)[:, None]
+        return p * self.weight * torch.rsqrt(var + self.eps), p * self.bias

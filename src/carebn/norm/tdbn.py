@@ -29,9 +29,8 @@ class TDBN(Norm):
         factor = alpha * v_threshold
         self.factor = 1.0 if threshold_in_weight else factor
         start = (factor if threshold_in_weight else 1.0) if weight is None else weight / self.factor
-        self.weight = nn.Parameter(torch.full((num_features,), start))
-        self.bias = nn.Parameter(torch.full((num_features,), bias))
+        self.weight = nn.Parameter(torch.full((num_features,), float(start)))
+        self.bias = nn.Parameter(torch.full((num_features,), float(bias)))
 
-    def scale_shift(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
-        scale = self.weight * self.factor * torch.rsqrt(var + self.eps)
-        return scale, self.bias - mean * scale
+    def scale_offset(self, var: Tensor) -> tuple[Tensor, Tensor]:
+        return self.weight * self.factor * torch.rsqrt(var + self.eps), self.bias

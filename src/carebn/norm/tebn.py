@@ -19,11 +19,10 @@ class TEBN(StepNorm):
         bias: float = 0.0,
     ) -> None:
         super().__init__(num_features, time_steps, momentum, eps)
-        self.weight = nn.Parameter(torch.full((num_features,), weight))
-        self.bias = nn.Parameter(torch.full((num_features,), bias))
+        self.weight = nn.Parameter(torch.full((num_features,), float(weight)))
+        self.bias = nn.Parameter(torch.full((num_features,), float(bias)))
         self.step_scale = nn.Parameter(torch.ones(time_steps))
 
-    def scale_shift(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
-        scale = self.weight * torch.rsqrt(var + self.eps)
-        shift = self.bias - mean * scale
-        return self.step_scale[:, None] * scale, self.step_scale[:, None] * shift
+    def scale_offset(self, var: Tensor) -> tuple[Tensor, Tensor]:
+        p = self.step_scale[:, None]
+        return p * (self.weight * torch.rsqrt(var + self.eps)), p * self.bias

@@ -1,0 +1,144 @@
+"""What the four algorithms share: acting with moving statistics, descending, saving and restoring."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from carebn.algorithm.replay import ReplayBuffer
+from carebn.network import Actor
+from carebn.network.inference import FastActor
+from carebn.norm import Norm, recalibrate
+
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
+
+
+class Agent(Protocol):
+    """Four verbs: act, update, recalibrate, state_dict/load_state_dict. ``policy`` is what gets deployed."""
+
+    policy: nn.Module
+
+    def act(self, obs: NDArray[Any], rng: np.random.Generator | None) -> NDArray[Any]:
+        """Actions for a batch of observations; with a generator exploring, without one greedy."""
+        ...
+
+    def update(self, replay: ReplayBuffer, rng: np.random.Generator) -> dict[str, Tensor]:
+        """One training step on a fresh batch; returns losses as tensors, so that nothing waits for them."""
+        ...
+
+    def recalibrate(self, replay: ReplayBuffer, rng: np.random.Generator) -> bool:
+        """Exact moving statistics from replay, if the method asks for it; says whether it did."""
+        ...
+
+    def state_dict(self) -> dict[str, Tensor]: ...
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None: ...
+
+
+def frozen_copy(network: AnyModule) -> AnyModule:
+    """A target network: the same weights and statistics, in eval mode for ever, without gradients."""
+    return deepcopy(network).eval().requires_grad_(False)
+
+
+def adam(network: nn.Module, learning_rate: float, weight_decay: float = 0.0) -> torch.optim.Adam:
+    return torch.optim.Adam(network.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=True)
+
+
+def descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
+    """One step down the gradient of ``loss`` with respect to this optimiser's parameters, and no others."""
+    parameters = optimiser.param_groups[0]["params"]
+    for parameter, grad in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+        parameter.grad = grad
+    optimiser.step()
+
+
+def normal(rng: np.random.Generator, like: Tensor) -> Tensor:
+    """Standard normal numbers from an explicit generator."""
+    return torch.from_numpy(rng.standard_normal(like.shape, dtype=np.float32)).to(like.device)
+
+
+class Checkpointed:
+    """An agent whose state is its modules and optimisers, found among its attributes, and a count of updates."""
+
+    updates: int
+
+    def __init__(self, policy: nn.Module, recalibration_batches: int, batch_size: int) -> None:
+        self.policy = policy
+        self.device = next(policy.parameters()).device
+        self._norms = [module for module in policy.modules() if isinstance(module, Norm)]
+        self._recalibration = recalibration_batches, batch_size
+
+    @contextmanager
+    def inference_mode(self) -> Iterator[None]:
+        """Inside, the policy uses its moving statistics and changes nothing. Cheaper than eval() and train()."""
+        for norm in self._norms:
+            norm.training = False
+        try:
+            yield
+        finally:
+            for norm in self._norms:
+                norm.training = True
+
+    def recalibrate(self, replay: ReplayBuffer, rng: np.random.Generator) -> bool:
+        if not any(norm.recalibrates for norm in self._norms) or len(replay) < 2:
+            return False
+        batches, size = self._recalibration
+        recalibrate(self.policy, (replay.sample_obs(size, rng, self.device) for _ in range(batches)))
+        return True
+
+    def _parts(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
+        kinds = (nn.Module, torch.optim.Optimizer)
+        return {name: part for name, part in vars(self).items() if isinstance(part, kinds) and name != "policy"}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        state = {"updates": torch.tensor(getattr(self, "updates", 0))}
+        for name, part in self._parts().items():
+            if isinstance(part, nn.Module):
+                state |= {f"{name}.{key}": value for key, value in part.state_dict().items()}
+            else:
+                for index, slots in part.state_dict()["state"].items():
+                    state |= {f"{name}.{index}.{slot}": value for slot, value in slots.items()}
+        return {key: value.detach().cpu().clone() for key, value in state.items()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.updates = int(state["updates"])
+        for name, part in self._parts().items():
+            own = {key[len(name) + 1 :]: value for key, value in state.items() if key.startswith(f"{name}.")}
+            if isinstance(part, nn.Module):
+                part.load_state_dict(own)
+                continue
+            slots: dict[int, dict[str, Tensor]] = {}
+            for key, value in own.items():
+                index, slot = key.split(".")
+                slots.setdefault(int(index), {})[slot] = value
+            part.load_state_dict({"state": slots, "param_groups": part.state_dict()["param_groups"]})
+
+
+class ActorCritic(Checkpointed):
+    """An agent for continuous actions."""
+
+    def __init__(self, actor: Actor, recalibration_batches: int, batch_size: int) -> None:
+        super().__init__(actor, recalibration_batches, batch_size)
+        self._fast = FastActor(actor) if FastActor.suits(actor) else None
+        self.action_dim = actor.bounds.middle.numel()
+        bounds = actor.bounds
+        self._reach, self._low, self._high = (b.cpu().numpy() for b in (bounds.reach, bounds.low, bounds.high))
+
+    def explore(self, obs: NDArray[Any], rng: np.random.Generator | None, noise: float) -> NDArray[Any]:
+        """The actor's actions, with Gaussian noise relative to half the range if there is a generator."""
+        if self._fast is not None:
+            action: NDArray[Any] = self._fast(obs)
+        else:
+            with torch.no_grad(), self.inference_mode():
+                tensor = torch.as_tensor(obs, dtype=torch.float32, device=self.device)
+                action = self.policy(tensor).cpu().numpy()
+        if rng is None:
+            return action
+        action = action + noise * self._reach * rng.standard_normal(action.shape, dtype=np.float32)
+        clipped: NDArray[Any] = np.clip(action, self._low, self._high)
+        return clipped

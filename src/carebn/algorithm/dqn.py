@@ -1,0 +1,66 @@
+"""DQN: deep Q-learning (Mnih et al., 2015), with a spiking or an ordinary Q-network."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from carebn.algorithm.base import Checkpointed, adam, descend, frozen_copy
+from carebn.algorithm.replay import ReplayBuffer
+from carebn.network import QNetwork
+from carebn.norm import polyak_
+
+
+@dataclass(frozen=True)
+class DQNOptions:
+    """The paper's table of DQN parameters."""
+
+    learning_rate: float = 1e-4
+    batch_size: int = 128
+    gamma: float = 0.99
+    target_interval: int = 2000  # updates between two copies to the target network
+    start_epsilon: float = 1.0
+    end_epsilon: float = 0.1
+    epsilon_decay_steps: int = 20_000
+    recalibration_batches: int = 100
+
+
+class DQN(Checkpointed):
+    def __init__(self, q_network: QNetwork, actions: int, options: DQNOptions) -> None:
+        super().__init__(q_network, options.recalibration_batches, options.batch_size)
+        self.options = options
+        self.actions = actions
+        self.q_network = q_network
+        self.q_target = frozen_copy(q_network)
+        self.optimiser = adam(q_network, options.learning_rate)
+        self.updates = 0
+
+    @property
+    def epsilon(self) -> float:
+        options = self.options
+        done = min(1.0, self.updates / options.epsilon_decay_steps)
+        return options.start_epsilon + done * (options.end_epsilon - options.start_epsilon)
+
+    def act(self, obs: NDArray[Any], rng: np.random.Generator | None) -> NDArray[Any]:
+        if rng is not None and rng.random() < self.epsilon:
+            return rng.integers(0, self.actions, len(obs))
+        with torch.no_grad(), self.inference_mode():
+            best: Tensor = self.q_network(torch.as_tensor(obs, device=self.device)).argmax(-1)
+            return best.cpu().numpy()
+
+    def update(self, replay: ReplayBuffer, rng: np.random.Generator) -> dict[str, Tensor]:
+        options = self.options
+        obs, action, reward, next_obs, terminated = replay.sample(options.batch_size, rng, self.device)
+        with torch.no_grad():
+            next_q = self.q_target(next_obs).amax(-1)
+            target = reward + options.gamma * (1 - terminated) * next_q
+        q = self.q_network(obs).gather(1, action[:, None]).squeeze(1)
+        loss = (q - target).square().mean()
+        descend(self.optimiser, loss)
+        self.updates += 1
+        if self.updates % options.target_interval == 0:
+            polyak_(self.q_target, self.q_network, 1.0)
+        return {"losses/td_loss": loss.detach(), "losses/q_values": q.detach().mean()}

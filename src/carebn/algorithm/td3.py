@@ -1,0 +1,68 @@
+"""TD3: twin delayed deterministic policy gradient (Fujimoto et al., 2018), with a spiking or an ordinary actor."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from carebn.algorithm.base import ActorCritic, adam, descend, frozen_copy, normal
+from carebn.algorithm.replay import ReplayBuffer
+from carebn.network import Actor, TwinCritic
+from carebn.norm import polyak_
+
+
+@dataclass(frozen=True)
+class TD3Options:
+    """The paper's table of TD3 parameters."""
+
+    actor_learning_rate: float = 3e-4
+    critic_learning_rate: float = 3e-4
+    batch_size: int = 256
+    gamma: float = 0.99
+    tau: float = 0.005
+    exploration_noise: float = 0.1  # noise is relative to half the action range
+    policy_noise: float = 0.2
+    noise_clip: float = 0.5
+    policy_frequency: int = 2
+    recalibration_batches: int = 100
+
+
+class TD3(ActorCritic):
+    def __init__(self, actor: Actor, critic: TwinCritic, options: TD3Options) -> None:
+        super().__init__(actor, options.recalibration_batches, options.batch_size)
+        self.options = options
+        self.actor, self.critic = actor, critic
+        self.actor_target, self.critic_target = frozen_copy(actor), frozen_copy(critic)
+        self.actor_optimiser = adam(actor, options.actor_learning_rate)
+        self.critic_optimiser = adam(critic, options.critic_learning_rate)
+        self.updates = 0
+
+    def act(self, obs: NDArray[Any], rng: np.random.Generator | None) -> NDArray[Any]:
+        return self.explore(obs, rng, self.options.exploration_noise)
+
+    def update(self, replay: ReplayBuffer, rng: np.random.Generator) -> dict[str, Tensor]:
+        options, bounds = self.options, self.actor.bounds
+        obs, action, reward, next_obs, terminated = replay.sample(options.batch_size, rng, self.device)
+        with torch.no_grad():
+            # Target policy smoothing
+            noise = normal(rng, action).mul_(options.policy_noise).clamp_(-options.noise_clip, options.noise_clip)
+            next_action = bounds.clip(self.actor_target(next_obs) + noise * bounds.reach)
+            # Clipped double Q-learning
+            next_q = self.critic_target(next_obs, next_action).amin(0)
+            target = reward + options.gamma * (1 - terminated) * next_q
+        q = self.critic(obs, action)
+        critic_loss = (q - target).square().mean(1).sum()
+        descend(self.critic_optimiser, critic_loss)
+        losses = {"losses/qf_loss": critic_loss.detach(), "losses/qf_values": q.detach().mean()}
+        # Delayed policy updates
+        self.updates += 1
+        if self.updates % options.policy_frequency == 0:
+            actor_loss = -self.critic.first(obs, self.actor(obs)).mean()
+            descend(self.actor_optimiser, actor_loss)
+            losses["losses/actor_loss"] = actor_loss.detach()
+            polyak_(self.actor_target, self.actor, options.tau)
+            polyak_(self.critic_target, self.critic, options.tau)
+        return losses

@@ -1,0 +1,84 @@
+"""Environments: made by id, checked once, and every episode started from its own seed."""
+
+import importlib
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+Env = gym.Env[Any, Any]
+
+
+@dataclass(frozen=True)
+class Spaces:
+    """What an agent needs to know of an environment."""
+
+    obs_dim: int
+    obs_dtype: DTypeLike
+    actions: int | None  # of a Discrete space
+    low: NDArray[np.float32] | None  # of a Box space
+    high: NDArray[np.float32] | None
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        return () if self.low is None else self.low.shape
+
+
+def make_env(env_id: str, modules: Sequence[str] = ()) -> Env:
+    """The environment of that id; Atari games come with RAM observations."""
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise ValueError(f"cannot import module {module!r} (--import): {error}") from error
+    options: dict[str, Any] = {}
+    if env_id.startswith("ALE/"):
+        import ale_py
+
+        gym.register_envs(ale_py)
+        options["obs_type"] = "ram"
+    if env_id not in gym.registry and ":" not in env_id:
+        near = get_close_matches(env_id, gym.registry, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"unknown environment {env_id!r}: {hint}Environments of your own need --import MODULE")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*out of date.*")  # the paper's tasks are the -v4 ones
+        try:
+            return gym.make(env_id, **options)
+        except gym.error.Error as error:
+            raise ValueError(f"cannot make environment {env_id!r}: {error}") from error
+
+
+def spaces_of(env: Env, env_id: str) -> Spaces:
+    """The environment's spaces, or one sentence about why they do not fit."""
+    obs, action = env.observation_space, env.action_space
+    if not isinstance(obs, gym.spaces.Box) or len(obs.shape) != 1:
+        raise ValueError(f"{env_id} has observations {obs}; a flat Box is needed (see gymnasium's FlattenObservation)")
+    dtype = np.uint8 if obs.dtype == np.uint8 else np.float32
+    if isinstance(action, gym.spaces.Discrete):
+        if action.start != 0:
+            raise ValueError(f"{env_id} numbers its actions from {action.start}; they must start at 0")
+        return Spaces(obs.shape[0], dtype, int(action.n), None, None)
+    if isinstance(action, gym.spaces.Box) and len(action.shape) == 1:
+        low, high = action.low.astype(np.float32), action.high.astype(np.float32)
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            raise ValueError(f"{env_id} has unbounded actions {action}; finite bounds are needed")
+        return Spaces(obs.shape[0], dtype, None, low, high)
+    raise ValueError(f"{env_id} has actions {action}; a flat Box or a Discrete space is needed")
+
+
+class NonFiniteError(ValueError):
+    """A number that should not be: names what and when."""
+
+
+def check_step(env_id: str, obs: NDArray[Any], reward: float) -> None:
+    # One sum finds any NaN or infinity; NaN + infinity is NaN too.
+    if not np.isfinite(obs.sum() + reward):
+        what = "observation" if not np.isfinite(obs).all() else "reward"
+        if what == "observation" or not np.isfinite(reward):
+            raise NonFiniteError(f"{env_id} gave a {what} that is NaN or infinite")

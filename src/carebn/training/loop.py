@@ -1,0 +1,257 @@
+"""A training run: act, step, store, update; evaluate and checkpoint on schedule; resume exactly."""
+
+import json
+import math
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save
+
+from carebn.algorithm import ReplayBuffer
+from carebn.training import seeds
+from carebn.training.build import make_agent
+from carebn.training.checkpoint import CheckpointStore
+from carebn.training.config import TrainConfig
+from carebn.training.environment import NonFiniteError, check_step, make_env, spaces_of
+from carebn.training.evaluation import Evaluation, evaluate
+from carebn.training.files import as_json, write_atomically
+from carebn.training.progress import ProgressDisplay
+from carebn.training.record import LineFile, Row, read_rows, write_tensorboard
+from carebn.training.versions import fingerprint
+
+
+class InterruptedRun(Exception):  # noqa: N818  # not an error: somebody wanted it to stop
+    """The run was asked to stop, and has saved itself."""
+
+
+class Run:
+    """One run directory. ``Run(config).train()`` starts it, resumes it, or finds it complete."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self.config = config = config.checked()
+        torch.set_num_threads(config.threads)
+        self.directory = config.run_dir if config.run_dir is not None else Path("runs") / config.name()
+        self.env = make_env(config.env_id, config.import_modules)
+        self.spaces = spaces_of(self.env, config.env_id)
+        self.agent = make_agent(config, self.spaces)
+        capacity = min(config.buffer_size, config.total_timesteps)
+        self.replay = ReplayBuffer(capacity, (self.spaces.obs_dim,), self.spaces.obs_dtype, self.spaces.action_shape)
+        self.streams = seeds.Streams(config.seed)
+        self.store = CheckpointStore(self.directory, config.checkpoint_interval)
+        self.eval_envs = [make_env(config.env_id, config.import_modules) for _ in range(config.eval_episodes)]
+        self.eval_seeds = [seeds.number(config.seed, seeds.EVALUATION, i) for i in range(config.eval_episodes)]
+        self.step = 0
+        self.episode = 0
+        self.episode_start = 0  # the number of the episode's first transition
+        self.episode_return = 0.0
+        self.best: float | None = None
+        self.obs: NDArray[Any] = np.empty(0)
+        self.stop_asked = False
+        self.spent = {"evaluation": 0.0, "recalibration": 0.0, "checkpoint": 0.0}
+        self.warnings: list[str] = []
+
+    # --- starting ----------------------------------------------------------------------------------------------------
+
+    def _open(self) -> bool:
+        """Prepare the directory and restore the newest checkpoint; says whether there is anything left to do."""
+        config_file = self.directory / "config.json"
+        ours = self.config.as_json()
+        if config_file.exists():
+            try:
+                theirs = json.loads(config_file.read_bytes())
+            except ValueError as error:
+                raise ValueError(f"{config_file} is not readable as JSON; is this a run directory?") from error
+            different = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))
+            if different:
+                k = different[0]
+                raise ValueError(
+                    f"{self.directory} holds a run with another configuration: {k} is {theirs.get(k)!r} there and "
+                    f"{ours.get(k)!r} here; choose another --run-dir"
+                )
+        elif self.directory.exists() and any(self.directory.iterdir()):
+            raise ValueError(f"{self.directory} is not empty and not a run; choose another --run-dir")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        loaded = self.store.load_latest(self.warnings.append)
+        versions_file = self.directory / "versions.json"
+        versions = fingerprint(self.config)
+        if loaded is not None and versions_file.exists():
+            before = json.loads(versions_file.read_bytes())
+            changed = [k for k in versions if versions[k] != before.get(k)]
+            if changed:
+                k = changed[0]
+                self.warnings.append(
+                    f"this run began with {k} {before.get(k)} and goes on with {versions[k]}: it resumes, but an exact "
+                    f"repetition is no longer promised"
+                )
+        else:
+            write_atomically(self.directory / "command.txt", (self.config.command() + "\n").encode())
+            write_atomically(versions_file, as_json(versions))
+            write_atomically(config_file, as_json(ours))
+        self.metrics = LineFile(self.directory / "metrics.jsonl")
+        self.timing = LineFile(self.directory / "timing.jsonl")
+        if loaded is None:
+            self.metrics.cut_back(0)
+            self._begin_episode()
+            return True
+        state = loaded.state
+        self.agent.load_state_dict(loaded.tensors)
+        for start, rows in loaded.segments:
+            self.replay.restore(start, rows)
+        self.streams.restore(state["streams"])
+        self.metrics.cut_back(state["metrics_bytes"])
+        self.step, self.best = loaded.step, state["best"]
+        self.episode, self.episode_start = state["episode"], state["episode_start"]
+        self.episode_return = state["episode_return"]
+        self.store.forget_after(loaded.step)
+        self.store.clean()
+        self._replay_episode()
+        return self.step < self.config.total_timesteps
+
+    def _begin_episode(self) -> None:
+        self.obs, _ = self.env.reset(seed=seeds.number(self.config.seed, seeds.EPISODES, self.episode))
+        check_step(self.config.env_id, self.obs, 0.0)
+
+    def _replay_episode(self) -> None:
+        """Bring the environment to where the checkpoint left it: the same start, the same actions."""
+        self._begin_episode()
+        rows = self.replay.rows(self.episode_start, self.replay.added)
+        for action in rows["action"]:
+            self.obs, *_ = self.env.step(action)
+        if len(rows["action"]) and not np.array_equal(self.obs.astype(self.spaces.obs_dtype), rows["next_obs"][-1]):
+            self.warnings.append(
+                f"{self.config.env_id} does not repeat itself from the same seed and actions: the run resumes, but an "
+                f"exact repetition is not possible"
+            )
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    def train(self) -> bool:
+        """Returns whether anything was left to do."""
+        if not self._open():
+            return False
+        config = self.config
+        before = signal.signal(signal.SIGINT, self._ask_to_stop)
+        began, first = time.monotonic(), self.step
+        try:
+            with ProgressDisplay(config.total_timesteps, self.step, config.quiet) as display:
+                display.best = self.best
+                for text in self.warnings:
+                    display.say(f"warning: {text}")
+                while self.step < config.total_timesteps:
+                    self._one_step()
+                    display.advance(self.step)
+                    due = self.step == config.total_timesteps
+                    if due or self.step % config.eval_interval == 0:
+                        result = self._evaluate()
+                        display.evaluated(self.step, result.mean, result.std)
+                        elapsed = time.monotonic() - began
+                        self.timing.write({
+                            "step": self.step, "charts/SPS": (self.step - first) / elapsed, "time/elapsed": elapsed,
+                            **{f"time/{name}": seconds for name, seconds in self.spent.items()},
+                        })  # fmt: skip
+                    if due or self.stop_asked or self.step % config.checkpoint_interval == 0:
+                        self._checkpoint()
+                    if self.stop_asked and not due:
+                        raise InterruptedRun(f"stopped at step {self.step:,}; the same command resumes it")
+            return True
+        finally:
+            signal.signal(signal.SIGINT, before)
+            self.close()
+
+    def _ask_to_stop(self, signum: int, frame: FrameType | None) -> None:
+        self.stop_asked = True
+
+    def _one_step(self) -> None:
+        config, spaces = self.config, self.spaces
+        action: Any
+        if self.step < config.learning_starts:
+            rng = self.streams["warm_up"]
+            if spaces.actions is not None:
+                action = int(rng.integers(spaces.actions))
+            else:
+                assert spaces.low is not None
+                assert spaces.high is not None
+                action = rng.uniform(spaces.low, spaces.high).astype(np.float32)
+        else:
+            action = self.agent.act(self.obs[None].astype(spaces.obs_dtype), self.streams["explore"])[0]
+        next_obs, reward, terminated, truncated, _ = self.env.step(action)
+        reward = float(reward)
+        try:
+            check_step(config.env_id, next_obs, reward)
+        except NonFiniteError as error:
+            raise NonFiniteError(f"{error} at step {self.step + 1:,}; the last checkpoint is kept") from None
+        self.replay.add(self.obs, action, reward, next_obs, terminated)
+        self.obs = next_obs
+        self.episode_return += reward
+        self.step += 1
+        if self.step > config.learning_starts:
+            losses = self.agent.update(self.replay, self.streams["update"])
+            for name, loss in losses.items():
+                if not math.isfinite(loss):
+                    raise NonFiniteError(
+                        f"{name} became {float(loss)} at step {self.step:,}; the last checkpoint is kept"
+                    )
+            if self.step % config.log_interval == 0:
+                self.metrics.write({"step": self.step, **{name: float(loss) for name, loss in losses.items()}})
+        if terminated or truncated:
+            length = self.replay.added - self.episode_start
+            row = {"charts/episodic_return": self.episode_return, "charts/episodic_length": length}
+            self.metrics.write({"step": self.step, **row})
+            self.episode += 1
+            self.episode_start = self.replay.added
+            self.episode_return = 0.0
+            self._begin_episode()
+
+    def _evaluate(self) -> Evaluation:
+        t0 = time.monotonic()
+        self.agent.recalibrate(self.replay, self.streams["recalibrate"])
+        t1 = time.monotonic()
+        dtype = self.spaces.obs_dtype
+        result = evaluate(
+            lambda obs: self.agent.act(obs.astype(dtype), None), self.eval_envs, self.eval_seeds, self.config.env_id
+        )
+        t2 = time.monotonic()
+        self.spent["recalibration"] += t1 - t0
+        self.spent["evaluation"] += t2 - t1
+        self.best = result.mean if self.best is None else max(self.best, result.mean)
+        row: Row = {"eval/mean_return": result.mean, "eval/std_return": result.std}
+        self.metrics.write({"step": self.step, **row, "returns": result.returns, "lengths": result.lengths})
+        return result
+
+    def _checkpoint(self) -> None:
+        t0 = time.monotonic()
+        tensors = self.agent.state_dict()
+        for name, tensor in tensors.items():
+            if not torch.isfinite(tensor).all():
+                raise NonFiniteError(f"{name} holds NaN or infinity at step {self.step:,}; the last checkpoint is kept")
+        state = {
+            "streams": self.streams.state(),
+            "metrics_bytes": self.metrics.secure(),
+            "best": self.best,
+            "episode": self.episode,
+            "episode_start": self.episode_start,
+            "episode_return": self.episode_return,
+        }
+        try:
+            self.store.save(self.step, tensors, state, self.replay)
+            policy = {k: v.detach().cpu().contiguous() for k, v in self.agent.policy.state_dict().items()}
+            write_atomically(self.directory / "policy.safetensors", save(policy))
+            write_tensorboard(read_rows(self.metrics.path), self.directory / "tensorboard")
+        except OSError as error:
+            raise OSError(
+                f"cannot write a checkpoint to {self.directory} at step {self.step:,} ({error.strerror}); the one "
+                f"before is intact: free some space and run the same command again"
+            ) from error
+        self.spent["checkpoint"] += time.monotonic() - t0
+
+    def close(self) -> None:
+        for env in (self.env, *self.eval_envs):
+            env.close()
+        self.metrics.close()
+        self.timing.close()

@@ -1,0 +1,77 @@
+"""A trained run as a policy: ``carebn.load(run_dir).predict(obs)``."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from torch import nn
+
+from carebn.network.inference import FastActor
+from carebn.training.build import make_policy
+from carebn.training.config import TrainConfig
+from carebn.training.environment import make_env, spaces_of
+
+
+class Policy:
+    """Acts as Stable-Baselines3's policies do: ``predict(obs, deterministic=True) → (action, None)``."""
+
+    def __init__(self, network: nn.Module, config: TrainConfig, obs_dim: int, obs_dtype: Any) -> None:
+        self.network = network.eval().requires_grad_(False)
+        self._fast = FastActor(network) if FastActor.suits(network) else None
+        self.config = config
+        self.obs_dim = obs_dim
+        self.obs_dtype = obs_dtype
+
+    def predict(
+        self,
+        observation: NDArray[Any],
+        state: None = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[NDArray[Any], None]:
+        """For one observation or a batch of them. Trained policies are deterministic; the arguments are SB3's."""
+        obs = np.asarray(observation)
+        if obs.shape[-1:] != (self.obs_dim,) or obs.ndim > 2:
+            raise ValueError(f"expected an observation of size {self.obs_dim}, got shape {obs.shape}")
+        batch = np.ascontiguousarray(obs.reshape(-1, self.obs_dim), dtype=self.obs_dtype)
+        if self._fast is not None:
+            action: NDArray[Any] = self._fast(batch)
+        else:
+            if not np.isfinite(batch).all():
+                raise ValueError("got NaN or infinity in an observation")
+            with torch.no_grad():
+                out = self.network(torch.from_numpy(batch))
+            action = (out.argmax(-1) if self.config.algo == "dqn" else out).numpy()
+        return (action[0] if obs.ndim == 1 else action), None
+
+
+def read_config(run_dir: Path | str) -> TrainConfig:
+    path = Path(run_dir) / "config.json"
+    try:
+        return TrainConfig.from_json(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        raise ValueError(f"{run_dir} is not a run directory: it has no config.json") from None
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+
+
+def load(run_dir: Path | str) -> Policy:
+    """The policy of a run, as of its last checkpoint. Nothing in the directory is executed."""
+    config = read_config(run_dir)
+    path = Path(run_dir) / "policy.safetensors"
+    env = make_env(config.env_id, config.import_modules)
+    spaces = spaces_of(env, config.env_id)
+    env.close()
+    network = make_policy(config, spaces)
+    try:
+        network.load_state_dict(safetensors.torch.load_file(path))
+    except FileNotFoundError:
+        raise ValueError(f"{run_dir} has no policy yet: it was stopped before its first checkpoint") from None
+    except (SafetensorError, RuntimeError) as error:
+        raise ValueError(f"{path} does not hold this run's policy: {error}") from error
+    return Policy(network, config, spaces.obs_dim, spaces.obs_dtype)

@@ -1,0 +1,69 @@
+"""What a run writes down as it goes: metrics (deterministic) and timing (not), one JSON object per line."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from carebn.training.files import flush_directory
+
+Row = dict[str, Any]
+
+
+class LineFile:
+    """Lines appended to a file, which can be cut back to an earlier length."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = open(path, "ab")  # noqa: SIM115  # open for the whole run
+
+    def write(self, row: Row) -> None:
+        self._file.write((json.dumps(row) + "\n").encode())
+        self._file.flush()  # a reader sees it at once
+
+    def secure(self) -> int:
+        """Everything to disk; returns the length in bytes."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return self._file.tell()
+
+    def cut_back(self, length: int) -> None:
+        self._file.truncate(length)
+        self._file.seek(length)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read_rows(path: Path) -> list[Row]:
+    """All complete lines of a metrics or timing file."""
+    if not path.exists():
+        return []
+    lines = path.read_bytes().split(b"\n")[:-1]
+    return [json.loads(line) for line in lines]
+
+
+def write_tensorboard(rows: list[Row], directory: Path) -> None:
+    """The numbers of ``rows`` as TensorBoard events. Their wall time is the step, so that the file is reproducible."""
+    directory.mkdir(parents=True, exist_ok=True)
+    final, hidden = directory / "events.out.tfevents.0.carebn", directory / ".part"
+    with open(hidden, "wb") as file:
+        writer = RecordWriter(file)
+        writer.write(Event(wall_time=0.0, file_version="brain.Event:2").SerializeToString())
+        for row in rows:
+            step = int(row["step"])
+            values = [
+                Summary.Value(tag=tag, simple_value=float(value))
+                for tag, value in row.items()
+                if "/" in tag and isinstance(value, (int, float))
+            ]
+            event = Event(wall_time=float(step), step=step, summary=Summary(value=values))
+            writer.write(event.SerializeToString())
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(hidden, final)
+    flush_directory(directory)

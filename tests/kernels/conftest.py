@@ -1,0 +1,15 @@
+"""One torch thread for these small tensors: several gain nothing and lose much on a busy machine.
+
+``test_kernel_threads`` shows that the number of threads changes no bit, so what holds for one holds for all.
+"""
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -1,0 +1,156 @@
+"""Threads change how fast a kernel is, never what it says."""
+
+import copy
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from kernel_cases import ALL_NEURONS, ALL_NORMS, random, random_spikes
+
+from carebn.kernels import fused
+from carebn.network import PopulationEncoder, SpikingActor, SpikingLayer
+from carebn.neuron import make_neuron
+from carebn.norm import make_norm
+
+
+@pytest.fixture
+def on_threads():
+    """Run something on so many threads; the number is put back afterwards."""
+    before = torch.get_num_threads()
+
+    def run(threads, function):
+        torch.set_num_threads(threads)
+        return function()
+
+    yield run
+    torch.set_num_threads(before)
+
+
+def assert_bitwise_equal(results):
+    first, *others = results
+    assert len(first) > 1
+    for other in others:
+        for a, b in zip(first, other, strict=True):
+            assert torch.equal(a, b)
+
+
+THREADS = (1, 2, 5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ALL_NEURONS)
+def test_neuron_on_any_number_of_threads(name, dtype, on_threads):
+    neuron = make_neuron(name, surrogate="sigmoid")
+
+    def run():
+        x = random(5, 37, 300, dtype=dtype).requires_grad_()
+        spikes = neuron(x)
+        spikes.backward(random(5, 37, 300, seed=1, dtype=dtype))
+        return spikes.detach(), x.grad
+
+    assert_bitwise_equal([on_threads(n, run) for n in THREADS])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ALL_NORMS)
+def test_layer_on_any_number_of_threads(name, dtype, on_threads):
+    """Sums over samples are where the order of threads could show: gradients and moving statistics.
+
+    The weight is the identity, so that torch's own products are exact in any order.
+    """
+    torch.manual_seed(0)
+    layer = SpikingLayer(300, 300, norm=name, neuron="clif").to(dtype)
+    torch.nn.init.eye_(layer.linear.weight)
+
+    def run(training):
+        twin = copy.deepcopy(layer).train(training)
+        x = (random(5, 37, 300, dtype=dtype) + 0.5).requires_grad_()
+        spikes = twin(x)
+        spikes.backward(random(5, 37, 300, seed=1, dtype=dtype))
+        gradients = [p.grad for p in twin.norm.parameters()]
+        return [spikes.detach(), x.grad, *gradients, *twin.buffers()]
+
+    for training in (True, False):
+        assert_bitwise_equal([on_threads(n, lambda t=training: run(t)) for n in THREADS])
+
+
+@pytest.mark.parametrize("per_step", [True, False])
+def test_fused_functions_on_any_number_of_threads(per_step, on_threads):
+    """Without a layer around them: every result of ``normalise_and_fire`` and ``scale_and_fire``."""
+    spec = make_neuron("dn").kernel_spec()
+
+    def run():
+        norm = make_norm("bntt" if per_step else "tdbn", 300, 5)
+        z = random(5, 37, 300, dtype=torch.float32).requires_grad_()
+        bias = torch.zeros(300, requires_grad=True)
+        spikes = fused.normalise_and_fire(z, bias, norm, 5, spec)
+        scale, shift = (random(5 if per_step else 1, 300, seed=s, dtype=torch.float32).requires_grad_() for s in (2, 3))
+        scaled = fused.scale_and_fire(z, scale, shift, 5, spec)
+        (spikes + scaled).backward(random(5, 37, 300, seed=1, dtype=torch.float32))
+        return [spikes.detach(), scaled.detach(), z.grad, scale.grad, shift.grad, norm.weight.grad, *norm.buffers()]
+
+    assert_bitwise_equal([on_threads(n, run) for n in THREADS])
+
+
+def test_encoder_on_any_number_of_threads(on_threads):
+    encoder = PopulationEncoder(17)
+
+    def run():
+        encoder.zero_grad()
+        spikes = encoder(random(37, 17, dtype=torch.float32))
+        spikes.backward(random(*spikes.shape, seed=1, dtype=torch.float32))
+        return [spikes.detach(), encoder.mean.grad.clone(), encoder.std.grad.clone()]
+
+    assert_bitwise_equal([on_threads(n, run) for n in THREADS])
+
+
+def test_a_small_batch_leaves_some_threads_without_work(on_threads):
+    def run():
+        x = random(3, 2, 3).requires_grad_()
+        spikes = make_neuron("clif")(x)
+        spikes.sum().backward()
+        return spikes.detach(), x.grad
+
+    assert_bitwise_equal([on_threads(n, run) for n in (1, 2, 7)])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_kernels_called_from_several_python_threads_at_once(threads, on_threads):
+    """Kernels let go of the interpreter lock; each call must have its own scratch space and its own answer."""
+
+    def work(seed):
+        name = ALL_NEURONS[seed % len(ALL_NEURONS)]
+        norm = ALL_NORMS[seed % len(ALL_NORMS)]
+        layer = copy.deepcopy(layers[norm, name])
+        x = random_spikes(5, 19, 40, seed=seed, dtype=torch.float32).requires_grad_()
+        results = []
+        for _ in range(2):
+            spikes = layer(x)
+            (spikes.sum(0) * random(19, 70, seed=seed, dtype=torch.float32)).sum().backward()
+            results.append(spikes.detach())
+        return [*results, x.grad, *(p.grad for p in layer.norm.parameters()), *layer.buffers()]
+
+    layers = {(norm, name): SpikingLayer(40, 70, norm=norm, neuron=name) for norm in ALL_NORMS for name in ALL_NEURONS}
+    cases = range(36)  # every norm with every neuron
+    expected = on_threads(threads, lambda: [work(seed) for seed in cases])
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(work, cases))
+    for case, ours, theirs in zip(cases, results, expected, strict=True):
+        for a, b in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6, msg=lambda m, c=case: f"case {c}: {m}")
+
+
+def test_one_actor_shared_by_several_python_threads():
+    """An actor in inference mode has no state to trip over: vectorised environments may share it."""
+    torch.manual_seed(0)
+    actor = SpikingActor(5, 3, hidden=(32, 32)).double().eval()
+    observations = [random(seed + 1, 5, seed=seed) for seed in range(24)]
+
+    def act(obs):
+        with torch.no_grad():
+            return actor(obs)
+
+    expected = [act(obs) for obs in observations]
+    with ThreadPoolExecutor(6) as pool:
+        for ours, theirs in zip(pool.map(act, observations), expected, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)

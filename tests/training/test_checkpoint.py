@@ -1,0 +1,103 @@
+"""Damaged checkpoints are refused or fallen back from; nothing in them is ever executed."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from carebn.training import Run, TrainConfig
+from carebn.training.checkpoint import Damaged
+
+
+def config(directory: Path, steps: int = 60) -> TrainConfig:
+    return TrainConfig(
+        env_id="InvertedPendulum-v4",
+        total_timesteps=steps,
+        learning_starts=20,
+        hidden=(8,),
+        batch_size=8,
+        eval_interval=60,
+        eval_episodes=1,
+        checkpoint_interval=20,
+        recalibration_batches=2,
+        run_dir=directory,
+        quiet=True,
+    )
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    assert Run(config(tmp_path)).train()
+    return tmp_path
+
+
+def newest(directory: Path) -> Path:
+    return max((directory / "checkpoint").iterdir())
+
+
+def resumed(directory: Path) -> Run:
+    run = Run(config(directory))
+    run.train()
+    return run
+
+
+def test_two_checkpoints_and_only_new_transitions(finished: Path) -> None:
+    assert [p.name for p in sorted((finished / "checkpoint").iterdir())] == ["000000040", "000000060"]
+    assert len(list((finished / "replay").iterdir())) == 3
+
+
+@pytest.mark.parametrize("name", ["agent.safetensors", "state.json", "manifest.json"])
+@pytest.mark.parametrize("damage", ["truncate", "flip", "delete", "pickle"])
+def test_a_damaged_newest_checkpoint_falls_back(finished: Path, name: str, damage: str) -> None:
+    policy = (finished / "policy.safetensors").read_bytes()
+    path = newest(finished) / name
+    data = bytearray(path.read_bytes())
+    if damage == "truncate":
+        path.write_bytes(data[: len(data) // 2])
+    elif damage == "flip":
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+    elif damage == "delete":
+        path.unlink()
+    else:
+        path.write_bytes(pickle.dumps(Trap(str(finished / "trap"))))
+    run = resumed(finished)
+    assert len(run.warnings) == 1
+    assert "step 60 is damaged" in run.warnings[0]
+    assert not (finished / "trap").exists()
+    assert (finished / "policy.safetensors").read_bytes() == policy  # the lost steps were repeated exactly
+
+
+class Trap:
+    """Leaves a file behind if somebody unpickles it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> object:
+        return open, (self.path, "w")
+
+
+def test_a_damaged_replay_segment_is_noticed(finished: Path) -> None:
+    path = min((finished / "replay").iterdir())
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Damaged, match="no checkpoint of this run is whole"):
+        resumed(finished)
+
+
+def test_a_manifest_cannot_point_outside(finished: Path) -> None:
+    path = newest(finished) / "manifest.json"
+    path.write_text(path.read_text().replace("agent.safetensors", "../../policy.safetensors"))
+    run = resumed(finished)
+    assert "names files elsewhere" in run.warnings[0]
+
+
+def test_another_version_voids_exactness_but_not_the_run(finished: Path) -> None:
+    path = finished / "versions.json"
+    path.write_text(path.read_text().replace(torch.__version__, "1.0.0"))
+    run = resumed(finished)
+    assert "torch 1.0.0" in run.warnings[0]
+    assert "no longer promised" in run.warnings[0]

@@ -1,0 +1,111 @@
+"""The promise: kill a run at any instant, run the same command again, and every file ends byte-identical."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+OUTSIDE_THE_PROMISE = {"timing.jsonl"}  # wall-clock figures
+KILLS = int(os.environ.get("CAREBN_KILLS", "3"))  # the full test uses ten or more
+
+TD3_RUN = (
+    "--env-id Hopper-v4 --algo td3 --method care-bn --total-timesteps 900 --learning-starts 300 --hidden 32 32 "
+    "--batch-size 32 --eval-interval 200 --eval-episodes 2 --checkpoint-interval 100 --log-interval 50 "
+    "--recalibration-batches 5"
+).split()
+DQN_RUN = (
+    "--env-id ALE/Pong-v5 --algo dqn --method care-bn --total-timesteps 700 --learning-starts 200 --hidden 32 32 "
+    "--batch-size 32 --eval-interval 700 --eval-episodes 1 --checkpoint-interval 100 --log-interval 50 "
+    "--recalibration-batches 5"
+).split()
+
+
+def command(options: list[str], directory: Path) -> list[str]:
+    return [sys.executable, "-m", "carebn.cli", "train", *options, "--run-dir", str(directory)]
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.name not in OUTSIDE_THE_PROMISE
+    }
+
+
+def run(options: list[str], directory: Path) -> None:
+    done = subprocess.run(command(options, directory), capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+
+
+def run_killed(options: list[str], directory: Path, kills: int, rng: random.Random) -> int:
+    """Run, killing it ``kills`` times: mostly at random moments, every third time as soon as a checkpoint is begun."""
+    killed = 0
+    while killed < kills:
+        process = subprocess.Popen(command(options, directory), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 120
+        while not (directory / "metrics.jsonl").exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if killed % 3 == 2:
+            while process.poll() is None and not list(directory.glob("checkpoint/.*.part")):
+                time.sleep(0.0002)
+        else:
+            time.sleep(rng.uniform(0.0, 2.0))
+        if process.poll() is not None:
+            process.wait()
+            break  # it finished first
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        killed += 1
+    run(options, directory)
+    return killed
+
+
+@pytest.mark.parametrize("options", [TD3_RUN, DQN_RUN], ids=["td3-mujoco", "dqn-atari"])
+def test_a_run_that_is_killed_again_and_again_ends_byte_identical(options: list[str], tmp_path: Path) -> None:
+    run(options, tmp_path / "undisturbed")
+    killed = run_killed(options, tmp_path / "killed", KILLS, random.Random(1))
+    assert killed > 0
+    undisturbed, resumed = contents(tmp_path / "undisturbed"), contents(tmp_path / "killed")
+    assert undisturbed.keys() == resumed.keys()
+    assert [name for name in undisturbed if undisturbed[name] != resumed[name]] == []
+
+
+def test_an_interruption_saves_and_the_result_is_still_identical(tmp_path: Path) -> None:
+    run(TD3_RUN, tmp_path / "undisturbed")
+    directory = tmp_path / "interrupted"
+    process = subprocess.Popen(command(TD3_RUN, directory), stderr=subprocess.PIPE, text=True)
+    while not list(directory.glob("checkpoint/0*")) and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "the same command resumes it" in said
+    run(TD3_RUN, directory)
+    assert contents(tmp_path / "undisturbed") == contents(directory)
+
+
+def test_another_seed_gives_other_files(tmp_path: Path) -> None:
+    run([*TD3_RUN, "--total-timesteps", "400"], tmp_path / "a")
+    run([*TD3_RUN, "--total-timesteps", "400", "--seed", "1"], tmp_path / "b")
+    a, b = contents(tmp_path / "a"), contents(tmp_path / "b")
+    assert a["policy.safetensors"] != b["policy.safetensors"]
+    assert a["metrics.jsonl"] != b["metrics.jsonl"]
+
+
+def test_a_complete_run_says_so_and_another_configuration_is_refused(tmp_path: Path) -> None:
+    options = [*TD3_RUN, "--total-timesteps", "100"]
+    run(options, tmp_path)
+    before = contents(tmp_path)
+    again = subprocess.run(command(options, tmp_path), capture_output=True, text=True)
+    assert again.returncode == 0
+    assert "this run is complete" in again.stdout
+    other = subprocess.run(command([*options, "--gamma", "0.9"], tmp_path), capture_output=True, text=True)
+    assert other.returncode == 1
+    assert "gamma is 0.99 there and 0.9 here" in other.stderr
+    assert "Traceback" not in other.stderr
+    assert contents(tmp_path) == before
