@@ -22,7 +22,9 @@ Machines are noisy, so all contestants take turns in short blocks over many roun
 ratio is between times of the same process. Thread counts get a process each, since OpenMP reads its settings at start.
 Two processes at once: both are alive all the time and take turns at working alone and together, so that a machine that
 gets slower or faster meanwhile does so for both; cycles in which something else took the processor from them are left
-out, if any cycle went undisturbed. Timings never fail this script; the list of targets says how it went.
+out, if any cycle went undisturbed. Where others kept the processors busy meanwhile (known on Linux) the output says so:
+above all the times on two threads are then not worth much, because each thread waits for the other at every step.
+Timings never fail this script; the list of targets says how it went.
 """
 
 import argparse
@@ -59,6 +61,7 @@ GROWTH: dict[str, tuple[int, ...]] = {
 }
 
 UNDISTURBED = 0.97  # share of the processor in a phase; what is missing, something else had
+BUSY = 0.1  # processors that others may use before the output complains
 
 Run = Callable[[], None]
 
@@ -76,7 +79,7 @@ class Effort:
     phase_seconds: float
 
 
-FULL = Effort(rounds=25, block=4, seconds=35, growth_rounds=12, growth_seconds=6, cycles=10, phase_seconds=0.9)
+FULL = Effort(rounds=25, block=4, seconds=30, growth_rounds=12, growth_seconds=4, cycles=10, phase_seconds=0.9)
 QUICK = Effort(rounds=4, block=2, seconds=4, growth_rounds=1, growth_seconds=1, cycles=2, phase_seconds=0.7)
 
 
@@ -442,6 +445,21 @@ def ask(task: str, threads: int, quick: bool) -> Any:
     return answer(start_worker(task, threads, quick))
 
 
+def others_during(measurement: Callable[[], Any]) -> tuple[Any, float | None]:
+    """A measurement, and how many processors others kept busy meanwhile: all work of the machine less that of ours."""
+
+    def busy() -> float:
+        user, nice, system, *_ = Path("/proc/stat").read_text().split()[1:]
+        ticks = int(user) + int(nice) + int(system)
+        return ticks / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])  # ours: this process and its ended children
+
+    if not Path("/proc/stat").exists():
+        return measurement(), None
+    before, start = busy(), time.monotonic()
+    result = measurement()
+    return result, max(busy() - before, 0.0) / (time.monotonic() - start)
+
+
 def ask_pair(quick: bool) -> dict[str, Any]:
     """Two one-thread processes: what each keeps of the speed it has alone, in percent.
 
@@ -583,6 +601,12 @@ def show(results: dict[str, Any]) -> None:
         mark = {True: "[green]pass", False: "[red]FAIL", None: "[yellow] n/a"}[target["passed"]]
         value = "peer not installed" if target["value"] is None else f"{target['value']:.2f}"
         console.print(f"{mark}[/]  {target['target']}: {value}", highlight=False)
+    for name, processors in results["processors_used_by_others"].items():
+        if processors is not None and processors > BUSY:
+            console.print(
+                f"[yellow]not to be trusted: {name}. Others kept {processors:.1f} processors busy meanwhile",
+                highlight=False,
+            )
 
 
 def work(arguments: argparse.Namespace) -> None:
@@ -615,25 +639,28 @@ def main() -> None:
     cpus = os.cpu_count() or 1
     if cpus < 2:
         print("this machine has one processor: the rows for two threads and two processes mean little", file=sys.stderr)
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0  # not on Windows
-    if load > cpus - 1.5:
-        print(
-            f"something else is running (load {load:.1f}); two threads and two processes will suffer", file=sys.stderr
-        )
     results: dict[str, Any] = {
         "versions": {"python": platform.python_version()}
         | {package: version(package) for package in ("torch", "numba", "spikingjelly", "snntorch")},
-        "machine": {"cpu": cpu_name(), "cpus": cpus, "system": platform.system(), "load_before": load},
+        "machine": {"cpu": cpu_name(), "cpus": cpus, "system": platform.system()},
         "quick": quick,
-        "threads": {},
     }
-    for threads in (1, 2):
-        print(f"measuring on {threads} thread{'s' if threads > 1 else ''} ...", file=sys.stderr)
-        results["threads"][str(threads)] = ask("measure", threads, quick)
-    print("measuring two processes at once ...", file=sys.stderr)
-    results["two_processes"] = ask_pair(quick)
-    print("measuring growth ...", file=sys.stderr)
-    results["growth"] = ask("growth", 1, quick)
+    measurements: dict[str, Callable[[], Any]] = {
+        "one thread": lambda: ask("measure", 1, quick),
+        "two threads": lambda: ask("measure", 2, quick),
+        "two processes": lambda: ask_pair(quick),
+        "growth": lambda: ask("growth", 1, quick),
+    }
+    measured, others = {}, {}
+    for name, measurement in measurements.items():
+        print(f"measuring: {name} ...", file=sys.stderr)
+        measured[name], others[name] = others_during(measurement)
+    results |= {
+        "processors_used_by_others": others,
+        "threads": {"1": measured["one thread"], "2": measured["two threads"]},
+        "two_processes": measured["two processes"],
+        "growth": measured["growth"],
+    }
     results["targets"] = targets(results["threads"], results["two_processes"])
     show(results)
     if arguments.out:

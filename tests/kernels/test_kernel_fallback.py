@@ -194,7 +194,7 @@ def test_autocast(norm, training):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             outputs.append(evaluate(layer, x, compiled=compiled))
     (spikes, gradients, _), (expected, expected_gradients, _) = outputs
-    assert (spikes == expected).double().mean() > 0.98  # bfloat16 rounds some to the other side
+    assert (spikes == expected).double().mean() > 0.95  # bfloat16 rounds some to the other side
     assert gradients.keys() == expected_gradients.keys()
     assert all(torch.isfinite(g).all() for g in gradients.values())
 

@@ -122,22 +122,22 @@ def test_kernels_called_from_several_python_threads_at_once(threads, on_threads)
         name = ALL_NEURONS[seed % len(ALL_NEURONS)]
         norm = ALL_NORMS[seed % len(ALL_NORMS)]
         layer = copy.deepcopy(layers[norm, name])
-        x = random_spikes(5, 19, 40, seed=seed, dtype=torch.float32).requires_grad_()
+        x = random_spikes(5, 19, 40, seed=seed).requires_grad_()
         results = []
         for _ in range(2):
             spikes = layer(x)
-            (spikes.sum(0) * random(19, 70, seed=seed, dtype=torch.float32)).sum().backward()
+            (spikes.sum(0) * random(19, 70, seed=seed)).sum().backward()
             results.append(spikes.detach())
         return [*results, x.grad, *(p.grad for p in layer.norm.parameters()), *layer.buffers()]
 
-    layers = {(norm, name): SpikingLayer(40, 70, norm=norm, neuron=name) for norm in ALL_NORMS for name in ALL_NEURONS}
+    layers = {(a, b): SpikingLayer(40, 70, norm=a, neuron=b).double() for a in ALL_NORMS for b in ALL_NEURONS}
     cases = range(36)  # every norm with every neuron
     expected = on_threads(threads, lambda: [work(seed) for seed in cases])
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(work, cases))
     for case, ours, theirs in zip(cases, results, expected, strict=True):
         for a, b in zip(ours, theirs, strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6, msg=lambda m, c=case: f"case {c}: {m}")
+            torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9, msg=lambda m, c=case: f"case {c}: {m}")
 
 
 def test_one_actor_shared_by_several_python_threads():

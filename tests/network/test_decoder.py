@@ -185,4 +185,9 @@ def test_bounds_as_wide_as_float32():
 
 
 def test_bounds_are_saved_with_the_network():
-    assert set(ActionBounds(2, -1.0, 1.0).state_dict()) == {"middle", "reach", "low", "high"}
+    """A checkpoint loaded into an actor built with other bounds acts within those it was trained for."""
+    saved = ActionBounds(2, [-3.0, 1.0], [-1.0, 5.0])
+    loaded = ActionBounds(2, -1.0, 1.0)
+    loaded.load_state_dict(saved.state_dict())
+    x = torch.tensor([[0.3, -0.7], [50.0, -50.0]])
+    assert torch.equal(loaded(x), saved(x))

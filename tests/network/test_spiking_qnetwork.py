@@ -7,6 +7,7 @@ import torch
 
 from carebn.kernels import pure
 from carebn.network import SpikingQNetwork
+from carebn.network.qnetwork import ANNQNetwork
 from carebn.neuron import NEURONS
 from carebn.norm import NORMS
 
@@ -133,3 +134,39 @@ def test_inference_changes_nothing():
     before = {name: value.clone() for name, value in network.state_dict().items()}
     network(random(8, 7, seed=1)).sum().backward()
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+
+
+# --- its ordinary counterpart ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("norm", ["none", "bn"])
+@pytest.mark.parametrize("training", [True, False])
+def test_ann_q_network_by_the_formula(norm, training):
+    """W₃·relu(N(W₂·relu(N(W₁·o + b₁)) + b₂)) + b₃, with N the norm at γ = 1 and β = 0, or nothing."""
+    torch.manual_seed(0)
+    network = ANNQNetwork(7, 4, hidden=(12, 9), norm=norm).double().train(training)
+    first, second, head = (m for m in network.modules() if isinstance(m, torch.nn.Linear))
+
+    def normalise(z):
+        if norm == "none":
+            return z
+        # in inference the moving statistics still are mean 0 and variance 1
+        mean, var = (z.mean(0), z.var(0, correction=0)) if training else (0, torch.ones(()))
+        return (z - mean) / (var + 1e-5).sqrt()
+
+    obs = random(9, 7)
+    x = torch.relu(normalise(obs @ first.weight.t() + first.bias))
+    x = torch.relu(normalise(x @ second.weight.t() + second.bias))
+    expected = x @ head.weight.t() + head.bias
+    torch.testing.assert_close(network(obs), expected, rtol=1e-7, atol=1e-8)
+
+
+def test_ann_q_network_scales_bytes_alike():
+    torch.manual_seed(0)
+    network = ANNQNetwork(7, 4, hidden=(12,))
+    ram = torch.randint(0, 256, (9, 7), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(network(ram), network(ram.float() / 255))
+    network.raw_bytes = True
+    torch.testing.assert_close(network(ram), network(ram.float()))
+    with pytest.raises(ValueError, match=r"shape \[B, 7\]"):
+        network(torch.zeros(9, 6))

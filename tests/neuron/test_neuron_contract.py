@@ -207,6 +207,13 @@ class _SoftReset(LIF):
         return spike, LIFState(h - self.v_threshold * spike)
 
 
+class _Awake(LIF):
+    """LIF that starts charged: another state under an inherited kernel."""
+
+    def initial_state(self, current):
+        return LIFState(torch.full_like(current, 0.6))
+
+
 class _Integrator(Neuron):
     """A neuron of its own that defines its equations and nothing else."""
 
@@ -233,6 +240,13 @@ def test_a_subclass_with_its_own_step_runs_that_step():
     expected = neuron.scan(x)
     assert not torch.equal(expected, LIF()(x))
     assert torch.equal(neuron(x), expected)
+
+
+def test_a_subclass_with_its_own_start_starts_there():
+    """Compiled scans start from zero, so they are not for a neuron that starts elsewhere: H = 0.75·0.6 + 0.1."""
+    x = torch.full((2, 1, 1), 0.1)
+    assert _Awake().scan(x).flatten().tolist() == [1, 0]
+    assert _Awake()(x).flatten().tolist() == [1, 0]
 
 
 def test_a_new_neuron_needs_only_its_step():

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,16 +14,16 @@ import pytest
 OUTSIDE_THE_PROMISE = {"timing.jsonl"}  # wall-clock figures
 KILLS = int(os.environ.get("CAREBN_KILLS", "3"))  # the full test uses ten or more
 
-TD3_RUN = (
+TD3_RUN = shlex.split(
     "--env-id Hopper-v4 --algo td3 --method care-bn --total-timesteps 900 --learning-starts 300 --hidden 32 32 "
     "--batch-size 32 --eval-interval 200 --eval-episodes 2 --checkpoint-interval 100 --log-interval 50 "
     "--recalibration-batches 5"
-).split()
-DQN_RUN = (
+)
+DQN_RUN = shlex.split(
     "--env-id ALE/Pong-v5 --algo dqn --method care-bn --total-timesteps 700 --learning-starts 200 --hidden 32 32 "
     "--batch-size 32 --eval-interval 700 --eval-episodes 1 --checkpoint-interval 100 --log-interval 50 "
     "--recalibration-batches 5"
-).split()
+)
 
 
 def command(options: list[str], directory: Path) -> list[str]:

@@ -12,6 +12,7 @@ Scan tables are written out in the order in which ``scan`` and ``vectors`` read 
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -64,29 +65,28 @@ class PlainNormaliser(BatchNormaliser, Protocol):
     bias: nn.Parameter
 
 
-_enabled = True
+_enabled: ContextVar[bool] = ContextVar("carebn_kernels_enabled", default=True)
 
 
 @contextmanager
 def pure() -> Iterator[None]:
-    """Inside this context everything runs on the pure-torch path."""
-    global _enabled
-    before, _enabled = _enabled, False
+    """Inside this context, in this thread, everything runs on the pure-torch path."""
+    token = _enabled.set(False)
     try:
         yield
     finally:
-        _enabled = before
+        _enabled.reset(token)
 
 
 def usable(x: Tensor) -> bool:
     """Whether the compiled kernels can take this tensor here and now."""
     return (
-        _enabled
+        not torch.compiler.is_compiling()  # first: the compiler then need not look at the rest
+        and _enabled.get()
         and x.is_cpu
         and x.dtype in KERNELS
         and x.numel() > 0
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
         and not torch._C._functorch.maybe_current_level()
     )
 

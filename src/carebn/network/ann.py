@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from carebn.network.bounds import ActionBounds, Bound
-from carebn.norm import make_norm
+from carebn.norm import TDBN, make_norm
 
 
 def relu_body(inputs: int, hidden: Sequence[int], norm: str, norm_options: dict[str, Any] | None) -> nn.Sequential:
@@ -22,7 +22,8 @@ def relu_body(inputs: int, hidden: Sequence[int], norm: str, norm_options: dict[
 
 
 def _start_at_identity(norm: nn.Module) -> nn.Module:
-    for name, start in (("weight", 1.0), ("bias", 0.0)):
+    factor = norm.factor if isinstance(norm, TDBN) else 1.0
+    for name, start in (("weight", 1 / factor), ("bias", 0.0)):
         parameter = getattr(norm, name, None)
         if parameter is not None:
             nn.init.constant_(parameter, start)

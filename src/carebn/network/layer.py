@@ -69,10 +69,10 @@ class SpikingLayer(nn.Module):
             raise ValueError(f"a spiking layer expects input of shape [T, B, features], got {tuple(x.shape)}")
         steps = self.time_steps if x.shape[0] == 1 else x.shape[0]
         norm, neuron = self.norm, self.neuron
-        spec = neuron.kernel_spec()
-        watched = _watched(self.linear) or _watched(norm) or _watched(neuron)
-        if spec is not None and isinstance(norm, (Norm, NoNorm)) and not watched and fused.usable(x):
-            return self._fused(x, stimulation, steps, spec)
+        if fused.usable(x) and isinstance(norm, (Norm, NoNorm)):
+            spec = neuron.kernel_spec()
+            if spec is not None and not (_watched(self.linear) or _watched(norm) or _watched(neuron)):
+                return self._fused(x, stimulation, steps, spec)
         if stimulation is not None:
             x = x + (stimulation - stimulation.detach())
         z = self.linear(x)

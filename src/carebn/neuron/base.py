@@ -1,6 +1,5 @@
 """What every neuron shares: a pure step, run over time from a state of zeros."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -33,10 +32,11 @@ class Neuron(nn.Module):
         """The compiled scan with this neuron's step and surrogate; None: there is none, the pure step runs."""
         return None
 
-    def _spec(self, step: Callable[..., Any], family: int, constants: tuple[float, ...]) -> fused.NeuronSpec | None:
-        """The scan of ``family``, unless a subclass has another step than the scan was written for."""
+    def _spec(self, model: type["Neuron"], family: int, constants: tuple[float, ...]) -> fused.NeuronSpec | None:
+        """The scan that was written for ``model``, unless a subclass or a user changed what it does."""
         surrogate = kernel_number(self.surrogate)
-        if type(self).step is not step or surrogate is None:
+        mine, theirs = type(self), (model.step, model.initial_state, Neuron.scan)
+        if (mine.step, mine.initial_state, mine.scan) != theirs or "step" in vars(self) or surrogate is None:
             return None
         return fused.NeuronSpec(family, constants, surrogate, self.surrogate.size)
 
@@ -60,8 +60,8 @@ class Neuron(nn.Module):
             raise ValueError(f"{type(self).__name__} expects time first, [T, ..., F], got shape {tuple(x.shape)}")
         if not x.is_floating_point():
             raise ValueError(f"{type(self).__name__} expects floating-point input, got {x.dtype}; use x.float()")
-        spec = self.kernel_spec()
-        if spec is not None and fused.usable(x):
+        spec = self.kernel_spec() if fused.usable(x) else None
+        if spec is not None:
             self.check_steps(x.shape[0])
             return fused.fire(x, x.shape[0], spec)
         return self.scan(x)

@@ -57,7 +57,7 @@ class DN(Neuron):
 
     def kernel_spec(self) -> NeuronSpec | None:
         constants = (self.current_decay, self.v_threshold, self.theta_v, self.theta_u, self.theta_r, self.theta_s)
-        return self._spec(DN.step, entries.DN, constants)
+        return self._spec(DN, entries.DN, constants)
 
     def extra_repr(self) -> str:
         return (

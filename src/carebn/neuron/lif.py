@@ -36,7 +36,7 @@ class LIF(Neuron):
         return spike, LIFState(h * (1 - spike))
 
     def kernel_spec(self) -> NeuronSpec | None:
-        return self._spec(LIF.step, entries.LIF, (0.0, self.decay, self.v_threshold))
+        return self._spec(LIF, entries.LIF, (0.0, self.decay, self.v_threshold))
 
     def extra_repr(self) -> str:
         return f"v_threshold={self.v_threshold}, decay={self.decay}, surrogate={self.surrogate}"
@@ -66,7 +66,7 @@ class CLIF(Neuron):
         return spike, CLIFState(c, h * (1 - spike))
 
     def kernel_spec(self) -> NeuronSpec | None:
-        return self._spec(CLIF.step, entries.LIF, (self.current_decay, self.decay, self.v_threshold))
+        return self._spec(CLIF, entries.LIF, (self.current_decay, self.decay, self.v_threshold))
 
     def extra_repr(self) -> str:
         return (

@@ -61,6 +61,10 @@ class TrainConfig:
     """Step size of the critic (or Q-network). Default: the paper's table."""
     exploration_noise: float | None = None
     """Noise on actions, relative to half their range (td3, ddpg). More: explores wider, acts worse."""
+    target_interval: int | None = None
+    """Updates between two copies to the target network (dqn). Larger: steadier, slower. Default: the paper's table."""
+    epsilon_decay_steps: int | None = None
+    """Updates until exploration is down to a tenth (dqn). More: explores longer. Default: the paper's table."""
 
     time_steps: int = 5
     """Simulation steps per decision. More: finer actions, proportionally slower and costlier."""
@@ -101,19 +105,23 @@ class TrainConfig:
             raise ValueError(f"--hidden needs one or more sizes above zero, got {self.hidden}")
         method = find_method(self.method)
         neuron = self.neuron
-        if neuron == "default":
-            neuron = method.neuron or ("lif" if self.algo == "dqn" else "clif")
-        if neuron not in NEURONS:
-            raise ValueError(unknown_name("neuron", neuron, NEURONS))
-        if method.neuron is not None and neuron != method.neuron:
-            raise ValueError(f"method {self.method} means {method.neuron} neurons; for others use --method vanilla")
         if not method.spiking:
+            if neuron not in ("default", "none"):
+                raise ValueError(f"method {self.method} has no spiking neurons, so --neuron {neuron} does not apply")
             neuron = "none"
+        else:
+            if neuron == "default":
+                neuron = method.neuron or ("lif" if self.algo == "dqn" else "clif")
+            if neuron not in NEURONS:
+                raise ValueError(unknown_name("neuron", neuron, NEURONS))
+            if method.neuron is not None and neuron != method.neuron:
+                raise ValueError(f"method {self.method} means {method.neuron} neurons; for others use --method vanilla")
         filled: dict[str, Any] = {"neuron": neuron}
         table = asdict(ALGORITHMS[self.algo]())
         rates = {"critic_learning_rate": "learning_rate"} if self.algo == "dqn" else {}
         for name in (
-            "batch_size", "gamma", "tau", "actor_learning_rate", "critic_learning_rate", "exploration_noise"
+            "batch_size", "gamma", "tau", "actor_learning_rate", "critic_learning_rate", "exploration_noise",
+            "target_interval", "epsilon_decay_steps",
         ):  # fmt: skip
             key = rates.get(name, name)
             if getattr(self, name) is None:

@@ -1,0 +1,62 @@
+"""Agents learn: every algorithm solves a quick task, with a spiking network and with an ordinary one."""
+
+from pathlib import Path
+
+import pytest
+
+from carebn.training import Run, TrainConfig
+
+POINT_MASS = {
+    "env_id": "PointMass-v0",
+    "import_modules": ("quick_tasks",),
+    "total_timesteps": 2500,
+    "learning_starts": 500,
+    "hidden": (64, 64),
+    "batch_size": 64,
+    "eval_interval": 500,
+    "eval_episodes": 5,
+    "checkpoint_interval": 2500,
+    "recalibration_batches": 20,
+    "actor_learning_rate": 1e-3,
+    "critic_learning_rate": 1e-3,
+    "tau": 0.005,
+}
+SOLVED = -10.0  # an untrained actor scores about -90, a good one -1
+
+
+@pytest.mark.parametrize(
+    ("algo", "method"),
+    [("td3", "care-bn"), ("ddpg", "care-bn"), ("sac", "care-bn"), ("td3", "vanilla"), ("td3", "ann")],
+)
+def test_a_point_mass_is_brought_to_rest(
+    algo: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    run = Run(TrainConfig(algo=algo, method=method, run_dir=tmp_path, quiet=True, **POINT_MASS))
+    run.train()
+    assert run.best is not None
+    assert run.best > SOLVED
+
+
+def test_a_spiking_q_network_balances_the_cart_pole(tmp_path: Path) -> None:
+    config = TrainConfig(
+        env_id="CartPole-v1",
+        algo="dqn",
+        total_timesteps=9000,
+        learning_starts=1000,
+        hidden=(64, 64),
+        batch_size=64,
+        critic_learning_rate=5e-4,
+        target_interval=100,
+        epsilon_decay_steps=2000,
+        eval_interval=1000,
+        eval_episodes=5,
+        checkpoint_interval=9000,
+        recalibration_batches=20,
+        run_dir=tmp_path,
+        quiet=True,
+    )
+    run = Run(config)
+    run.train()
+    assert run.best is not None
+    assert run.best >= 300  # out of 500; an untrained network balances for about ten steps
