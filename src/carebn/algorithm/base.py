@@ -53,7 +53,8 @@ def descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
     """One step down the gradient of ``loss`` with respect to this optimiser's parameters, and no others."""
     parameters = optimiser.param_groups[0]["params"]
     for parameter, grad in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-        parameter.grad = grad
+        # Fused Adam walks parameter and gradient in memory order, whatever their strides: they must be laid out alike.
+        parameter.grad = grad if grad.stride() == parameter.stride() else grad.contiguous()
     optimiser.step()
 
 

@@ -27,6 +27,10 @@ class FastActor:
         self.actor = actor
         self._find()
 
+    def _unmoved(self) -> bool:
+        """Whether every tensor is still the one, and at the place, that was noted."""
+        return all(held.get(name) is t and t.data_ptr() == place for held, name, t, place in self._noted)
+
     @staticmethod
     def suits(actor: object) -> TypeGuard[SpikingActor]:
         return (
@@ -40,13 +44,20 @@ class FastActor:
 
     def _find(self) -> None:
         """Note where everything is. Training changes parameters in place, so this holds until the module is moved."""
+        if not self.suits(self.actor):
+            raise ValueError("this actor has moved to a device or precision that needs the module itself")
+        self._noted = [
+            (held, name, t, t.data_ptr())
+            for module in self.actor.modules()
+            for held in (module._parameters, module._buffers)
+            for name, t in held.items()
+            if t is not None
+        ]
         actor, encoder, decoder = self.actor, self.actor.encoder, self.actor.decoder
         layers = [layer for layer in actor.layers if isinstance(layer, SpikingLayer)]
         spec = layers[0].neuron.kernel_spec()
         assert spec is not None
         self._obs_dim, self._steps = encoder.obs_dim, encoder.time_steps
-        self._first_weight = layers[0].linear.weight
-        self._place = self._first_weight.data_ptr()
         self._constants = torch.tensor((*spec.constants, *[0.0] * (6 - len(spec.constants))))
         self._encoder_constants = torch.tensor((encoder.threshold, encoder.subtract))
         self._eps = torch.tensor([getattr(layer.norm, "eps", 0.0) for layer in layers], dtype=torch.float64)
@@ -83,7 +94,7 @@ class FastActor:
 
     def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Actions [B, A] for observations [B, obs]."""
-        if self._first_weight.data_ptr() != self._place:
+        if not self._unmoved():
             self._find()
         if obs.ndim != 2 or obs.shape[1] != self._obs_dim:
             raise ValueError(f"expected observations of shape [B, {self._obs_dim}], got {obs.shape}")
