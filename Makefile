@@ -1,6 +1,8 @@
-# make train        train a first spiking network and plot its learning curve
+# make train        train a spiking agent with CaRe-BN, a few minutes; running it again resumes it
 # make test         lint, types and tests
+# make kill-test    the full test of resuming: a dozen SIGKILLs per run, several minutes
 # make bench-actor  speed of the spiking actor beside its peers and the bare matrix products
+# make bench-training  speed of whole training steps beside Stable-Baselines3
 # Each sets up its own virtual environment in .venv on first use.
 
 PYTHON ?= python3
@@ -8,16 +10,24 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test bench-actor clean
+.PHONY: train test kill-test bench-actor bench-training clean
 
 train: $(VENV)/.installed
-	$(RUN)/python examples/imitate.py
+	$(RUN)/carebn train --env-id InvertedDoublePendulum-v4 --algo td3 --method care-bn --neuron clif \
+		--total-timesteps 20000 --learning-starts 1000 --eval-interval 1000 --checkpoint-interval 1000 \
+		--threads 2 --run-dir runs/first
 
 test: $(VENV)/.installed-for-tests
 	$(RUN)/ruff format --check .
 	$(RUN)/ruff check .
 	$(RUN)/mypy
 	$(RUN)/python -m pytest
+
+kill-test: $(VENV)/.installed-for-tests
+	CAREBN_KILLS=12 $(RUN)/python -m pytest tests/training/test_resume.py
+
+bench-training: $(VENV)/.installed-for-tests
+	$(RUN)/python benchmarks/bench_training.py --out results/bench_training.json
 
 bench-actor: $(VENV)/.installed-for-tests
 	$(RUN)/python benchmarks/bench_actor.py --out results/bench_actor.json
