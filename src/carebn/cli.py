@@ -62,6 +62,8 @@ def _evaluate(config: EvaluateConfig) -> int:
 
     if config.episodes < 1:
         raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
+    if config.seed < 0:
+        raise ValueError(f"--seed must not be negative, got {config.seed}")
     policy = load(config.run)
     envs = [make_env(policy.config.env_id, policy.config.import_modules) for _ in range(config.episodes)]
     result = evaluate(

@@ -15,17 +15,14 @@ from carebn.training.methods import find_method
 
 def make_policy(config: TrainConfig, spaces: Spaces) -> nn.Module:
     """The network that is deployed: an actor, or for dqn a Q-network."""
+    _check_fit(config, spaces)
     return _q_network(config, spaces) if config.algo == "dqn" else _actor(config, spaces)
 
 
 def make_agent(config: TrainConfig, spaces: Spaces) -> Agent:
     """Networks from the run's seed, on the run's device, in training mode."""
     device = _device(config.device)
-    discrete = spaces.actions is not None
-    if discrete != (config.algo == "dqn"):
-        right = "dqn" if discrete else "td3, ddpg or sac"
-        kind = "discrete" if discrete else "continuous"
-        raise ValueError(f"{config.env_id} has {kind} actions, which {config.algo} cannot choose; use --algo {right}")
+    _check_fit(config, spaces)
     options = config.algorithm_options()
     with seeds.torch_seeded(seeds.number(config.seed, seeds.NETWORKS)):
         if spaces.actions is not None:
@@ -41,7 +38,17 @@ def make_agent(config: TrainConfig, spaces: Spaces) -> Agent:
         return SAC(GaussianPolicy(actor, spaces.obs_dim).to(device), critic, options)
 
 
+def _check_fit(config: TrainConfig, spaces: Spaces) -> None:
+    discrete = spaces.actions is not None
+    if discrete != (config.algo == "dqn"):
+        right = "dqn" if discrete else "td3, ddpg or sac"
+        kind = "discrete" if discrete else "continuous"
+        raise ValueError(f"{config.env_id} has {kind} actions, which {config.algo} cannot choose; use --algo {right}")
+
+
 def _device(name: str) -> torch.device:
+    if name.split(":")[0] not in ("cpu", "cuda"):
+        raise ValueError(f"unknown device {name!r}; use cpu or cuda")
     try:
         device = torch.device(name)
     except RuntimeError as error:

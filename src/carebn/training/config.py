@@ -136,6 +136,13 @@ class TrainConfig:
             raise ValueError(f"--gamma must lie in [0, 1], got {full.gamma}")
         if full.tau is not None and not 0 < full.tau <= 1:
             raise ValueError(f"--tau must lie in (0, 1], got {full.tau}")
+        for name in ("actor_learning_rate", "critic_learning_rate"):
+            rate = getattr(full, name)
+            if rate is not None and not 0 < rate < float("inf"):
+                option = name.replace("_", "-")
+                raise ValueError(f"--{option} must be a learning rate above zero and finite, got {rate}")
+        if full.exploration_noise is not None and not 0 <= full.exploration_noise < float("inf"):
+            raise ValueError(f"--exploration-noise must not be negative, got {full.exploration_noise}")
         if self.learning_starts < 2:
             full = replace(full, learning_starts=2)  # a batch needs transitions to come from
         return full
@@ -154,11 +161,16 @@ class TrainConfig:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
+        if not isinstance(data, dict):
+            raise ValueError("it does not hold a configuration")
         names = {f.name for f in fields(cls)}
         unknown = sorted(data.keys() - names)
         if unknown:
             raise ValueError(f"the configuration has an option that this version does not know: {unknown[0]!r}")
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        for f in fields(cls):
+            if f.name in values and not _has_type_of(f.default, values[f.name]):
+                raise ValueError(f"option {f.name!r} has a value of the wrong type: {values[f.name]!r}")
         return cls(**values)
 
     def name(self) -> str:
@@ -186,6 +198,16 @@ class TrainConfig:
                 else:
                     words += [option, *map(str, value if isinstance(value, list) else [value])]
         return shlex.join(words)
+
+
+def _has_type_of(default: Any, value: Any) -> bool:
+    """Whether a value read from a file is of the kind that the option holds."""
+    if default is None:  # an optional number
+        return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+    if isinstance(default, tuple):
+        items = str if default == () else int
+        return isinstance(value, tuple) and all(type(item) is items for item in value)
+    return type(value) is type(default)
 
 
 def _plain(value: Any) -> Any:

@@ -27,6 +27,8 @@ class Evaluation(NamedTuple):
 def evaluate(act: Act, envs: Sequence[Env], env_seeds: Sequence[int], env_id: str) -> Evaluation:
     """One episode in each environment, the i-th started from the i-th seed."""
     observations = [env.reset(seed=seed)[0] for env, seed in zip(envs, env_seeds, strict=True)]
+    for obs in observations:
+        check_step(env_id, obs, 0.0)
     returns, lengths = [0.0] * len(envs), [0] * len(envs)
     running = list(range(len(envs)))
     while running:

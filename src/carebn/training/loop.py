@@ -25,6 +25,8 @@ from carebn.training.progress import ProgressDisplay
 from carebn.training.record import LineFile, Row, read_rows, write_tensorboard
 from carebn.training.versions import fingerprint
 
+KEPT = "the last checkpoint is kept"
+
 
 class InterruptedRun(Exception):  # noqa: N818  # not an error: somebody wanted it to stop
     """The run was asked to stop, and has saved itself."""
@@ -50,6 +52,8 @@ class Run:
         self.episode = 0
         self.episode_start = 0  # the number of the episode's first transition
         self.episode_return = 0.0
+        self.episode_actions: list[Any] = []
+        self.losses: dict[str, float] = {}
         self.best: float | None = None
         self.obs: NDArray[Any] = np.empty(0)
         self.stop_asked = False
@@ -67,6 +71,8 @@ class Run:
                 theirs = json.loads(config_file.read_bytes())
             except ValueError as error:
                 raise ValueError(f"{config_file} is not readable as JSON; is this a run directory?") from error
+            if not isinstance(theirs, dict):
+                raise ValueError(f"{config_file} does not hold a configuration; is this a run directory?")
             different = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))
             if different:
                 k = different[0]
@@ -74,9 +80,11 @@ class Run:
                     f"{self.directory} holds a run with another configuration: {k} is {theirs.get(k)!r} there and "
                     f"{ours.get(k)!r} here; choose another --run-dir"
                 )
-        elif self.directory.exists() and any(self.directory.iterdir()):
+        elif self.directory.exists() and any(not path.name.endswith(".part") for path in self.directory.iterdir()):
             raise ValueError(f"{self.directory} is not empty and not a run; choose another --run-dir")
         self.directory.mkdir(parents=True, exist_ok=True)
+        write_atomically(config_file, as_json(ours))  # first: from here on this is a run directory
+        write_atomically(self.directory / "command.txt", (self.config.command() + "\n").encode())
         loaded = self.store.load_latest(self.warnings.append)
         versions_file = self.directory / "versions.json"
         versions = fingerprint(self.config)
@@ -90,9 +98,7 @@ class Run:
                     f"repetition is no longer promised"
                 )
         else:
-            write_atomically(self.directory / "command.txt", (self.config.command() + "\n").encode())
             write_atomically(versions_file, as_json(versions))
-            write_atomically(config_file, as_json(ours))
         self.metrics = LineFile(self.directory / "metrics.jsonl")
         self.timing = LineFile(self.directory / "timing.jsonl")
         if loaded is None:
@@ -100,6 +106,7 @@ class Run:
             self._begin_episode()
             return True
         state = loaded.state
+        self.episode_actions = list(loaded.tensors.pop("episode_actions").numpy())
         self.agent.load_state_dict(loaded.tensors)
         for start, rows in loaded.segments:
             self.replay.restore(start, rows)
@@ -107,23 +114,25 @@ class Run:
         self.metrics.cut_back(state["metrics_bytes"])
         self.step, self.best = loaded.step, state["best"]
         self.episode, self.episode_start = state["episode"], state["episode_start"]
-        self.episode_return = state["episode_return"]
+        self.episode_return, self.losses = state["episode_return"], state["losses"]
         self.store.forget_after(loaded.step)
         self.store.clean()
         self._replay_episode()
+        self._write_derived()  # in case the run was killed between its checkpoint and these
         return self.step < self.config.total_timesteps
 
     def _begin_episode(self) -> None:
-        self.obs, _ = self.env.reset(seed=seeds.number(self.config.seed, seeds.EPISODES, self.episode))
-        check_step(self.config.env_id, self.obs, 0.0)
+        obs, _ = self.env.reset(seed=seeds.number(self.config.seed, seeds.EPISODES, self.episode))
+        self.obs = self._checked_obs(obs, 0.0, self.step)
 
     def _replay_episode(self) -> None:
         """Bring the environment to where the checkpoint left it: the same start, the same actions."""
         self._begin_episode()
-        rows = self.replay.rows(self.episode_start, self.replay.added)
-        for action in rows["action"]:
-            self.obs, *_ = self.env.step(action)
-        if len(rows["action"]) and not np.array_equal(self.obs.astype(self.spaces.obs_dtype), rows["next_obs"][-1]):
+        for action in self.episode_actions:
+            obs, *_ = self.env.step(action)
+            self.obs = self._checked_obs(obs, 0.0, self.step)
+        last = self.replay.rows(max(0, self.replay.added - 1), self.replay.added)["next_obs"]
+        if self.episode_actions and not np.array_equal(self.obs, last[-1]):
             self.warnings.append(
                 f"{self.config.env_id} does not repeat itself from the same seed and actions: the run resumes, but an "
                 f"exact repetition is not possible"
@@ -179,26 +188,27 @@ class Run:
                 assert spaces.high is not None
                 action = rng.uniform(spaces.low, spaces.high).astype(np.float32)
         else:
-            action = self.agent.act(self.obs[None].astype(spaces.obs_dtype), self.streams["explore"])[0]
+            action = self.agent.act(self.obs[None], self.streams["explore"])[0]
+            if not np.isfinite(action).all():
+                raise NonFiniteError(f"the actor's action became NaN at step {self.step + 1:,}; {KEPT}")
         next_obs, reward, terminated, truncated, _ = self.env.step(action)
         reward = float(reward)
-        try:
-            check_step(config.env_id, next_obs, reward)
-        except NonFiniteError as error:
-            raise NonFiniteError(f"{error} at step {self.step + 1:,}; the last checkpoint is kept") from None
+        next_obs = self._checked_obs(next_obs, reward, self.step + 1)
         self.replay.add(self.obs, action, reward, next_obs, terminated)
+        self.episode_actions.append(action)
         self.obs = next_obs
         self.episode_return += reward
         self.step += 1
         if self.step > config.learning_starts:
-            losses = self.agent.update(self.replay, self.streams["update"])
-            for name, loss in losses.items():
+            # Losses that are not computed at every step are logged as they last were.
+            self.losses |= {
+                name: float(x) for name, x in self.agent.update(self.replay, self.streams["update"]).items()
+            }
+            for name, loss in self.losses.items():
                 if not math.isfinite(loss):
-                    raise NonFiniteError(
-                        f"{name} became {float(loss)} at step {self.step:,}; the last checkpoint is kept"
-                    )
+                    raise NonFiniteError(f"{name} became {loss} at step {self.step:,}; {KEPT}")
             if self.step % config.log_interval == 0:
-                self.metrics.write({"step": self.step, **{name: float(loss) for name, loss in losses.items()}})
+                self.metrics.write({"step": self.step, **dict(sorted(self.losses.items()))})
         if terminated or truncated:
             length = self.replay.added - self.episode_start
             row = {"charts/episodic_return": self.episode_return, "charts/episodic_length": length}
@@ -206,16 +216,35 @@ class Run:
             self.episode += 1
             self.episode_start = self.replay.added
             self.episode_return = 0.0
+            self.episode_actions = []
             self._begin_episode()
+
+    def _stored(self, obs: NDArray[Any]) -> NDArray[Any]:
+        with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused as such
+            return np.array(obs, dtype=self.spaces.obs_dtype)
+
+    def _checked_obs(self, obs: NDArray[Any], reward: float, step: int) -> NDArray[Any]:
+        """A copy in the type that is stored, because an environment may use its array again."""
+        obs = self._stored(obs)
+        try:
+            check_step(self.config.env_id, obs, reward)
+        except NonFiniteError as error:
+            raise NonFiniteError(f"{error} at step {step:,}; {KEPT}") from None
+        return obs
 
     def _evaluate(self) -> Evaluation:
         t0 = time.monotonic()
         self.agent.recalibrate(self.replay, self.streams["recalibrate"])
         t1 = time.monotonic()
-        dtype = self.spaces.obs_dtype
-        result = evaluate(
-            lambda obs: self.agent.act(obs.astype(dtype), None), self.eval_envs, self.eval_seeds, self.config.env_id
-        )
+        try:
+            result = evaluate(
+                lambda obs: self.agent.act(self._stored(obs), None),
+                self.eval_envs,
+                self.eval_seeds,
+                self.config.env_id,
+            )
+        except NonFiniteError as error:
+            raise NonFiniteError(f"{error} in the evaluation at step {self.step:,}; {KEPT}") from None
         t2 = time.monotonic()
         self.spent["recalibration"] += t1 - t0
         self.spent["evaluation"] += t2 - t1
@@ -229,26 +258,32 @@ class Run:
         tensors = self.agent.state_dict()
         for name, tensor in tensors.items():
             if not torch.isfinite(tensor).all():
-                raise NonFiniteError(f"{name} holds NaN or infinity at step {self.step:,}; the last checkpoint is kept")
+                raise NonFiniteError(f"{name} holds NaN or infinity at step {self.step:,}; {KEPT}")
+        tensors["episode_actions"] = torch.from_numpy(np.array(self.episode_actions))
         state = {
             "streams": self.streams.state(),
-            "metrics_bytes": self.metrics.secure(),
             "best": self.best,
+            "losses": self.losses,
             "episode": self.episode,
             "episode_start": self.episode_start,
             "episode_return": self.episode_return,
         }
         try:
+            state["metrics_bytes"] = self.metrics.secure()
             self.store.save(self.step, tensors, state, self.replay)
-            policy = {k: v.detach().cpu().contiguous() for k, v in self.agent.policy.state_dict().items()}
-            write_atomically(self.directory / "policy.safetensors", save(policy))
-            write_tensorboard(read_rows(self.metrics.path), self.directory / "tensorboard")
+            self._write_derived()
         except OSError as error:
             raise OSError(
                 f"cannot write a checkpoint to {self.directory} at step {self.step:,} ({error.strerror}); the one "
                 f"before is intact: free some space and run the same command again"
             ) from error
         self.spent["checkpoint"] += time.monotonic() - t0
+
+    def _write_derived(self) -> None:
+        """What follows from the state of the run: the policy, and TensorBoard's view of the metrics."""
+        policy = {k: v.detach().cpu().contiguous() for k, v in self.agent.policy.state_dict().items()}
+        write_atomically(self.directory / "policy.safetensors", save(policy))
+        write_tensorboard(read_rows(self.metrics.path), self.directory / "tensorboard")
 
     def close(self) -> None:
         for env in (self.env, *self.eval_envs):

@@ -38,6 +38,8 @@ class Policy:
         obs = np.asarray(observation)
         if obs.shape[-1:] != (self.obs_dim,) or obs.ndim > 2:
             raise ValueError(f"expected an observation of size {self.obs_dim}, got shape {obs.shape}")
+        if self.obs_dtype == np.uint8 and obs.dtype != np.uint8:
+            raise ValueError(f"expected an observation of bytes (uint8), got {obs.dtype}")
         batch = np.ascontiguousarray(obs.reshape(-1, self.obs_dim), dtype=self.obs_dtype)
         if self._fast is not None:
             action: NDArray[Any] = self._fast(batch)
@@ -73,5 +75,8 @@ def load(run_dir: Path | str) -> Policy:
     except FileNotFoundError:
         raise ValueError(f"{run_dir} has no policy yet: it was stopped before its first checkpoint") from None
     except (SafetensorError, RuntimeError) as error:
-        raise ValueError(f"{path} does not hold this run's policy: {error}") from error
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{path} does not hold this run's policy: {reason}") from error
+    if not all(torch.isfinite(tensor).all() for tensor in network.state_dict().values()):
+        raise ValueError(f"{path} holds NaN or infinity")
     return Policy(network, config, spaces.obs_dim, spaces.obs_dtype)

@@ -32,6 +32,8 @@ class LineFile:
         return self._file.tell()
 
     def cut_back(self, length: int) -> None:
+        if self.path.stat().st_size < length:
+            raise ValueError(f"{self.path} is shorter than its checkpoint says: it was cut or replaced")
         self._file.truncate(length)
         self._file.seek(length)
 

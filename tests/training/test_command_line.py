@@ -1,0 +1,308 @@
+"""The command line: mistakes are one sentence, never a stack trace, and what it prints is true."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from carebn import cli
+from carebn.training import Run, TrainConfig
+
+TINY = [
+    *(
+        "--total-timesteps",
+        "40",
+        "--learning-starts",
+        "20",
+        "--hidden",
+        "8",
+        "--batch-size",
+        "8",
+        "--eval-episodes",
+        "2",
+    ),
+    *("--recalibration-batches", "2", "--checkpoint-interval", "20", "--quiet"),
+]
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def carebn(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path):
+    """Runs the command in this process, in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    for library in ("OMP", "MKL", "OPENBLAS", "NUMBA"):
+        monkeypatch.setenv(f"{library}_NUM_THREADS", "1")  # so that what it sets is put back afterwards
+
+    def call(*words: str) -> Said:
+        monkeypatch.setattr(sys, "argv", ["carebn", *words])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        out, err = capfd.readouterr()
+        return Said(stop.value.code if isinstance(stop.value.code, int) else 0, out, err)
+
+    return call
+
+
+def assert_one_sentence(said: Said) -> None:
+    assert said.code == 1
+    assert said.err.startswith("carebn: ")
+    assert said.err.count("\n") == 1
+    assert "Traceback" not in said.err
+    assert said.out == ""
+
+
+# --- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--env-id Hoper-v4", "did you mean 'Hopper-v4'"),
+        ("--env-id ALE/Pnog-v5 --algo dqn", "did you mean 'ALE/Pong-v5'"),
+        ("--env-id no_such_module:Thing-v0", "no_such_module"),
+        ("--total-timesteps -5", "--total-timesteps must be at least 1, got -5"),
+        ("--batch-size 1", "--batch-size must be at least 2, got 1"),
+        ("--gamma 2", "--gamma must lie in [0, 1], got 2.0"),
+        ("--tau 0", "--tau must lie in (0, 1], got 0.0"),
+        ("--method carebn", "did you mean 'care-bn'"),
+        ("--neuron lf", "did you mean 'lif'"),
+        ("--method pop-san --neuron dn", "pop-san means clif neurons"),
+        ("--algo dqn --env-id Pendulum-v1", "Pendulum-v1 has continuous actions, which dqn cannot choose"),
+        (
+            "--algo td3 --env-id CartPole-v1",
+            "CartPole-v1 has discrete actions, which td3 cannot choose; use --algo dqn",
+        ),
+        ("--algo sac --env-id CartPole-v1", "use --algo dqn"),
+        ("--algo ddpg --env-id CartPole-v1", "use --algo dqn"),
+        ("--algo dqn --env-id CartPole-v1 --tau 0.1", "--tau does not apply to dqn"),
+        ("--device nonsense", "unknown device 'nonsense'; use cpu or cuda"),
+        ("--device meta", "device"),
+        ("--device mps", "device"),
+        ("--threads 0", "--threads must be at least 1"),
+        ("--import no_such_world", "cannot import module 'no_such_world'"),
+        ("--env-id FrozenLake-v1 --algo dqn", "a flat Box is needed"),
+        ("--actor-learning-rate -1", "learning rate"),
+    ],
+)
+def test_a_mistake_is_one_sentence(carebn, words: str, told: str) -> None:
+    said = carebn("train", "--env-id", "Pendulum-v1", *TINY, *words.split())
+    assert_one_sentence(said)
+    assert told in said.err
+    assert not Path("runs").exists()  # nothing is left behind
+
+
+def test_cuda_without_a_card(carebn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    said = carebn("train", "--env-id", "Pendulum-v1", "--device", "cuda")
+    assert_one_sentence(said)
+    assert "use --device cpu" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--gama 0.9", "--gamma"),
+        ("--lerning-starts 5", "--learning-starts"),
+        ("--total-timesteps many", "--total-timesteps"),
+        ("--total-timesteps 1.5", "--total-timesteps"),
+        ("--gamma high", "--gamma"),
+        ("--algo ppo", "--algo"),
+        ("--raw-bytes yes", "yes"),
+        ("--norm-init mine", "--norm-init"),
+        ("stray", "stray"),
+    ],
+)
+def test_what_cannot_be_parsed_is_refused(carebn, words: str, told: str) -> None:
+    said = carebn("train", *words.split())
+    assert said.code == 2
+    assert told in said.err + said.out
+    assert "Traceback" not in said.err
+
+
+def test_nothing_at_all_says_what_there_is(carebn) -> None:
+    said = carebn()
+    assert said.code in (0, 2)
+    assert "train" in said.out + said.err
+    assert "evaluate" in said.out + said.err
+    assert "Traceback" not in said.err
+
+
+def test_help(carebn) -> None:
+    said = carebn("--help")
+    assert said.code == 0
+    assert "train" in said.out
+    assert "evaluate" in said.out
+
+
+def test_help_of_train_lists_every_option(carebn) -> None:
+    said = carebn("train", "--help")
+    assert said.code == 0
+    for name in TrainConfig.__dataclass_fields__:
+        option = "--import" if name == "import_modules" else f"--{name.replace('_', '-')}"
+        assert option in said.out
+    assert "--no-raw-bytes" in said.out
+    assert "Train an agent" in said.out
+
+
+def test_help_of_evaluate(carebn) -> None:
+    said = carebn("evaluate", "--help")
+    assert said.code == 0
+    assert "--episodes" in said.out
+
+
+# --- work -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A finished run."""
+    config = TrainConfig(
+        env_id="InvertedPendulum-v4", total_timesteps=24, learning_starts=20, hidden=(8,), batch_size=8,
+        eval_episodes=1, checkpoint_interval=20, recalibration_batches=2, run_dir=tmp_path / "run", quiet=True,
+    )  # fmt: skip
+    Run(config).train()
+    return tmp_path / "run"
+
+
+def test_train_then_train_again(carebn) -> None:
+    trained = carebn("train", "--env-id", "InvertedPendulum-v4", *TINY)
+    assert trained.code == 0, trained.err
+    (run,) = Path("runs").iterdir()
+    assert run.name.startswith("InvertedPendulum-v4__td3__care-bn__clif__s0__")
+    for name in ("policy.safetensors", "curve.png", "config.json", "command.txt", "metrics.jsonl", "versions.json"):
+        assert (run / name).stat().st_size > 0
+    assert f"carebn evaluate {run}" in trained.out
+    again = carebn("train", "--env-id", "InvertedPendulum-v4", *TINY)
+    assert again.code == 0
+    assert "this run is complete" in again.out
+
+
+def test_evaluate_prints_every_episode_and_the_mean(carebn, run: Path) -> None:
+    said = carebn("evaluate", str(run), "--episodes", "3")
+    assert said.code == 0, said.err
+    lines = said.out.splitlines()
+    assert [line.split(":")[0] for line in lines[:3]] == ["episode 1", "episode 2", "episode 3"]
+    mean = sum(float(line.split()[3]) for line in lines[:3]) / 3
+    assert float(lines[3].split()[2]) == pytest.approx(mean, abs=0.11)  # one digit is printed
+    assert lines[3].endswith("over 3 episodes")
+    assert carebn("evaluate", str(run), "--episodes", "3").out == said.out  # fixed seeds
+
+
+@pytest.mark.parametrize("words", ["--episodes 0", "--episodes -1", "--seed -5"])
+def test_bad_values_of_evaluate(carebn, run: Path, words: str) -> None:
+    assert_one_sentence(carebn("evaluate", str(run), *words.split()))
+
+
+def test_evaluating_a_run_without_a_policy(carebn, run: Path) -> None:
+    (run / "policy.safetensors").unlink()
+    said = carebn("evaluate", str(run))
+    assert_one_sentence(said)
+    assert "no policy yet" in said.err
+
+
+def test_evaluating_with_tensors_of_something_else(carebn, run: Path) -> None:
+    (run / "policy.safetensors").write_bytes((run / "checkpoint/000000024/agent.safetensors").read_bytes())
+    assert_one_sentence(carebn("evaluate", str(run)))
+
+
+@pytest.mark.parametrize(("word", "value"), [("--raw-bytes", "true"), ("--no-raw-bytes", "false")])
+def test_booleans_have_two_words(carebn, word: str, value: str) -> None:
+    said = carebn("train", "--env-id", "CartPole-v1", "--algo", "dqn", *TINY, "--run-dir", "run", word)
+    assert said.code == 0, said.err
+    assert f'"raw_bytes": {value}' in Path("run/config.json").read_text()
+
+
+def test_no_figures_but_what_is_there(carebn) -> None:
+    """The last lines name files: each must exist."""
+    said = carebn("train", "--env-id", "CartPole-v1", "--algo", "dqn", *TINY, "--run-dir", "run")
+    assert "None" not in said.out
+    for line in said.out.splitlines():
+        if line.startswith(("policy: ", "learning curve: ")):
+            assert Path(line.split(": ")[1]).is_file()
+
+
+@pytest.mark.parametrize("made", ["missing", "empty", "other", "file", "list", "broken", "unknown", "types"])
+def test_evaluating_what_is_not_a_run(carebn, made: str) -> None:
+    path = Path("thing")
+    if made == "file":
+        path.write_text("x")
+    elif made != "missing":
+        path.mkdir()
+        text = {
+            "other": None,
+            "empty": None,
+            "list": "[]",
+            "broken": "{",
+            "unknown": '{"gama": 1}',
+            "types": '{"env_id": "Pendulum-v1", "hidden": "wide"}',
+        }[made]
+        if made == "other":
+            (path / "notes.txt").write_text("x")
+        if text is not None:
+            (path / "config.json").write_text(text)
+    assert_one_sentence(carebn("evaluate", "thing"))
+
+
+@pytest.mark.parametrize("made", ["other", "file", "list", "broken"])
+def test_a_directory_of_something_else_is_left_alone(carebn, made: str) -> None:
+    path = Path("thing")
+    if made == "file":
+        path.write_text("precious")
+    else:
+        path.mkdir()
+        name, text = {
+            "other": ("notes.txt", "precious"),
+            "list": ("config.json", "[]"),
+            "broken": ("config.json", "{"),
+        }[made]
+        (path / name).write_text(text)
+    before = sorted(str(p) for p in Path().rglob("*"))
+    assert_one_sentence(carebn("train", "--env-id", "Pendulum-v1", *TINY, "--run-dir", "thing"))
+    assert sorted(str(p) for p in Path().rglob("*")) == before
+
+
+def test_an_own_environment_that_gives_nan(tmp_path: Path) -> None:
+    """As a user meets it: a process of its own, the module found by PYTHONPATH."""
+    (tmp_path / "nan_world.py").write_text(
+        "import gymnasium as gym, numpy as np\n"
+        "from gymnasium.envs.classic_control import PendulumEnv\n"
+        "class NanPendulum(PendulumEnv):\n"
+        "    n = 0\n"
+        "    def step(self, action):\n"
+        "        self.n += 1\n"
+        "        obs, reward, *rest = super().step(action)\n"
+        "        return (obs * np.nan if self.n == 33 else obs), reward, *rest\n"
+        "gym.register('NanPendulum-v0', NanPendulum, max_episode_steps=10)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [
+        sys.executable,
+        "-m",
+        "carebn.cli",
+        "train",
+        "--env-id",
+        "NanPendulum-v0",
+        "--import",
+        "nan_world",
+        *TINY,
+    ]
+    done = subprocess.run(
+        [*command, "--run-dir", "run"],
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert_one_sentence(Said(done.returncode, done.stdout, done.stderr))
+    assert "NanPendulum-v0 gave a" in done.stderr
+    assert "at step 33; the last checkpoint is kept" in done.stderr
+    assert (tmp_path / "run" / "checkpoint" / "000000020").is_dir()
