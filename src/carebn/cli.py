@@ -39,6 +39,8 @@ def _train(config: object) -> int:
     from carebn.training.curve import plot_curve
 
     assert isinstance(config, TrainConfig)
+    if config.track:
+        raise ValueError("--track is not available yet: this version does not log to Weights & Biases")
     run = Run(config)
     try:
         worked = run.train()

@@ -87,7 +87,7 @@ class TrainConfig:
     """Steps between logged losses."""
 
     track: bool = False
-    """Also log to Weights & Biases (needs the extra carebn[wandb])."""
+    """Weights & Biases logging: not available yet, and refused."""
     quiet: bool = False
     """No progress display."""
 
