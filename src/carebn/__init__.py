@@ -1,21 +1,39 @@
 """Spiking reinforcement learning with CaRe-BN."""
 
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from carebn.network import SpikingActor, SpikingLayer, SpikingQNetwork
-from carebn.neuron import CLIF, DN, LIF, make_neuron
-from carebn.norm import CaReBN, CaReBN2d, make_norm, polyak_, recalibrate
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from carebn.network import SpikingActor, SpikingLayer, SpikingQNetwork
+    from carebn.neuron import CLIF, DN, LIF, make_neuron
+    from carebn.norm import CaReBN, CaReBN2d, make_norm, polyak_, recalibrate
     from carebn.training.policy import Policy
 
 __version__ = "0.1.0"
 
+# Imported when first asked for: a deployed policy needs no torch, and thread pools are sized before torch is loaded.
+_ROOMS = {
+    "carebn.network": ("SpikingActor", "SpikingLayer", "SpikingQNetwork"),
+    "carebn.neuron": ("CLIF", "DN", "LIF", "make_neuron"),
+    "carebn.norm": ("CaReBN", "CaReBN2d", "make_norm", "polyak_", "recalibrate"),
+}
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module 'carebn' has no attribute {name!r}")
+    return getattr(import_module(_ROOM_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 def load(run_dir: Path | str) -> "Policy":
     """The policy of a training run: ``load(run_dir).predict(observation)``. Nothing in the directory is executed."""
-    from carebn.training.policy import load as load_policy  # gymnasium only when it is needed
+    from carebn.training.policy import load as load_policy
 
     return load_policy(run_dir)
 

@@ -1,12 +1,18 @@
-"""The command line: ``carebn train``, ``carebn evaluate``."""
+"""The command line: finds the command, limits the thread pools, and tells a user's mistake in one sentence."""
 
 import os
 import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
+from importlib import import_module
 
 import tyro
+
+from carebn.errors import unknown_name
+
+# Each is a module of carebn.commands.
+COMMANDS = {
+    "train": "train an agent; the same command again resumes it",
+    "evaluate": "play noise-free episodes with a trained policy",
+}
 
 
 def _limit_threads(arguments: list[str]) -> None:
@@ -22,84 +28,44 @@ def _limit_threads(arguments: list[str]) -> None:
             os.environ[name] = threads
 
 
-@dataclass(frozen=True)
-class EvaluateConfig:
-    """Play noise-free episodes with a trained policy."""
-
-    run: tyro.conf.Positional[Path]
-    """Run directory."""
-    episodes: int = 10
-    """How many episodes."""
-    seed: int = 1_000_000
-    """Seed of the first episode; the others follow. The default is outside of what training uses."""
-
-
-def _train(config: object) -> int:
-    from carebn.training import InterruptedRun, Run, TrainConfig
-    from carebn.training.curve import plot_curve
-
-    assert isinstance(config, TrainConfig)
-    if config.track:
-        raise ValueError("--track is not available yet: this version does not log to Weights & Biases")
-    run = Run(config)
-    try:
-        worked = run.train()
-    except InterruptedRun as stop:
-        print(stop, file=sys.stderr)
-        return 130
-    picture = plot_curve(run.directory, run.config.title())
-    if not worked:
-        print(f"this run is complete: {run.directory}")
-    if run.best is not None:
-        print(f"best mean return: {run.best:.1f}")
-    print(f"policy: {run.directory / 'policy.safetensors'}\nlearning curve: {picture}")
-    print(f"next: carebn evaluate {run.directory}")
-    return 0
-
-
-def _evaluate(config: EvaluateConfig) -> int:
-    from carebn.training.environment import make_env
-    from carebn.training.evaluation import evaluate
-    from carebn.training.policy import load
-
-    if config.episodes < 1:
-        raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
-    if config.seed < 0:
-        raise ValueError(f"--seed must not be negative, got {config.seed}")
-    policy = load(config.run)
-    envs = [make_env(policy.config.env_id, policy.config.import_modules) for _ in range(config.episodes)]
-    result = evaluate(
-        lambda obs: policy.predict(obs)[0], envs, range(config.seed, config.seed + len(envs)), policy.config.env_id
+def _usage() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: carebn COMMAND [options]",
+            "",
+            "Spiking reinforcement learning with CaRe-BN.",
+            "",
+            *lines,
+            "",
+            "carebn COMMAND --help explains a command's options.",
+        ]
     )
-    for i, (score, length) in enumerate(zip(result.returns, result.lengths, strict=True)):
-        print(f"episode {i + 1}: return {score:.1f} in {length} steps")
-    print(f"mean return {result.mean:.1f} ± {result.std:.1f} over {config.episodes} episodes")
-    return 0
+
+
+def _run(arguments: list[str]) -> int:
+    name, *rest = arguments or ["--help"]
+    if name in ("-h", "--help", "help"):
+        print(_usage())
+        return 0 if arguments else 2
+    if name == "--version":
+        from carebn import __version__
+
+        print(f"carebn {__version__}")
+        return 0
+    if name not in COMMANDS:
+        raise ValueError(unknown_name("command", name, COMMANDS))
+    _limit_threads(rest)
+    command = import_module(f"carebn.commands.{name.replace('-', '_')}")
+    config = tyro.cli(command.Config, prog=f"carebn {name}", args=rest)
+    code: int = command.run(config)
+    return code
 
 
 def main() -> None:
-    arguments = sys.argv[1:]
-    _limit_threads(arguments)
-    from carebn.training.config import TrainConfig  # after the thread limits, because it loads torch
-
-    commands = tyro.extras.SubcommandApp()
-    chosen: list[object] = []
-
-    @commands.command(name="train")
-    def train(config: Annotated[TrainConfig, tyro.conf.arg(name="")]) -> None:
-        chosen.append(config)
-
-    train.__doc__ = TrainConfig.__doc__
-
-    @commands.command(name="evaluate")
-    def evaluate(config: Annotated[EvaluateConfig, tyro.conf.arg(name="")]) -> None:
-        chosen.append(config)
-
-    evaluate.__doc__ = EvaluateConfig.__doc__
-    commands.cli(prog="carebn", description="Spiking reinforcement learning with CaRe-BN.", args=arguments)
-    (config,) = chosen
     try:
-        code = _evaluate(config) if isinstance(config, EvaluateConfig) else _train(config)
+        code = _run(sys.argv[1:])
     except (ValueError, OSError) as mistake:
         print(f"carebn: {mistake}", file=sys.stderr)
         code = 1
