@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from carebn.kernels import encoder, infer, scan, vectors
+from carebn.kernels import encoder, infer, lookup, scan, vectors
 from carebn.kernels.jit import float32, float64
 from carebn.kernels.pool import i_am_first, read_table, wait_for_all
 
@@ -96,6 +96,14 @@ def _build(one: Any, stamp: int) -> dict[str, Callable[[int], None]]:
         if stamp:
             infer.infer(table, 0, one)
 
+    def spike_product(table: int) -> None:
+        if stamp:
+            lookup.product(table, 1, one)
+
+    def spike_weight_gradient(table: int) -> None:
+        if stamp:
+            lookup.weight_gradient(table, 1, one)
+
     kernels = (
         moments,
         fire,
@@ -108,6 +116,8 @@ def _build(one: Any, stamp: int) -> dict[str, Callable[[int], None]]:
         field_gradients,
         encode,
         act,
+        spike_product,
+        spike_weight_gradient,
     )
     return {kernel.__name__: kernel for kernel in kernels}
 

@@ -11,5 +11,7 @@ carray: Any = numba.carray  # type: ignore[attr-defined]
 intrinsic: Any = numba.extending.intrinsic
 types: Any = numba.types
 int64: Any = numba.int64
+uint8: Any = numba.uint8
+int32: Any = numba.int32
 float32: Any = numba.float32
 float64: Any = numba.float64

@@ -90,8 +90,10 @@ class SpikingLayer(nn.Module):
         if stimulation is not None and torch.is_grad_enabled():
             z = fused.apply(_EncodedProduct, stimulation, x, weight)
             z = z if learning or bias is None else z + bias
-        else:
+        elif torch.is_grad_enabled():
             z = F.linear(x, weight, None if learning else bias)
+        else:
+            z = fused.spike_product(x.flatten(0, 1), weight, None if learning else bias)[0].view(*x.shape[:2], -1)
         if not isinstance(norm, Norm):
             return fused.fire(z, steps, spec)
         norm.check_input(z if z.shape[0] == steps else z.expand(steps, -1, -1))
