@@ -306,3 +306,23 @@ def test_an_own_environment_that_gives_nan(tmp_path: Path) -> None:
     assert "NanPendulum-v0 gave a" in done.stderr
     assert "at step 33; the last checkpoint is kept" in done.stderr
     assert (tmp_path / "run" / "checkpoint" / "000000020").is_dir()
+
+
+def test_tracking_copies_the_figures_and_changes_no_file(carebn, tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb", reason="the optional extra wandb is not installed")
+    assert wandb
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    words = ("train", "--env-id", "InvertedPendulum-v4", *TINY)
+    assert carebn(*words, "--run-dir", "plain").code == 0
+    assert carebn(*words, "--run-dir", "tracked", "--track").code == 0
+    assert list((tmp_path / "wandb").glob("offline-run-*/*.wandb"))
+    for name in ("metrics.jsonl", "policy.safetensors", "config.json"):
+        assert (tmp_path / "plain" / name).read_bytes() == (tmp_path / "tracked" / name).read_bytes()
+
+
+def test_tracking_without_its_package(carebn, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    said = carebn("train", "--env-id", "InvertedPendulum-v4", *TINY, "--run-dir", "r", "--track")
+    assert_one_sentence(said)
+    assert "pip install 'carebn[wandb]'" in said.err

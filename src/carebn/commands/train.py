@@ -9,8 +9,6 @@ Config = TrainConfig
 
 
 def run(config: TrainConfig) -> int:
-    if config.track:
-        raise ValueError("--track is not available yet: this version does not log to Weights & Biases")
     run = Run(config)
     try:
         worked = run.train()

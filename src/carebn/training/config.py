@@ -87,7 +87,7 @@ class TrainConfig:
     """Steps between logged losses."""
 
     track: bool = False
-    """Weights & Biases logging: not available yet, and refused."""
+    """Also send the figures to Weights & Biases (pip install 'carebn[wandb]'). The run's files stay the same."""
     quiet: bool = False
     """No progress display."""
 

@@ -23,6 +23,7 @@ from carebn.training.evaluation import Evaluation, evaluate
 from carebn.training.files import as_json, write_atomically
 from carebn.training.progress import ProgressDisplay
 from carebn.training.record import LineFile, Row, read_rows, write_tensorboard
+from carebn.training.track import Tracker
 from carebn.training.versions import fingerprint
 
 KEPT = "the last checkpoint is kept"
@@ -59,6 +60,7 @@ class Run:
         self.stop_asked = False
         self.spent = {"evaluation": 0.0, "recalibration": 0.0, "checkpoint": 0.0}
         self.warnings: list[str] = []
+        self.tracker: Tracker | None = None
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
@@ -145,6 +147,8 @@ class Run:
         if not self._open():
             return False
         config = self.config
+        if config.track:
+            self.tracker = Tracker(self.directory.name, config.as_json())
         before = signal.signal(signal.SIGINT, self._ask_to_stop)
         began, first = time.monotonic(), self.step
         try:
@@ -160,7 +164,7 @@ class Run:
                         result = self._evaluate()
                         display.evaluated(self.step, result.mean, result.std)
                         elapsed = time.monotonic() - began
-                        self.timing.write({
+                        self._record(self.timing, {
                             "step": self.step, "charts/SPS": (self.step - first) / elapsed, "time/elapsed": elapsed,
                             **{f"time/{name}": seconds for name, seconds in self.spent.items()},
                         })  # fmt: skip
@@ -208,16 +212,21 @@ class Run:
                 if not math.isfinite(loss):
                     raise NonFiniteError(f"{name} became {loss} at step {self.step:,}; {KEPT}")
             if self.step % config.log_interval == 0:
-                self.metrics.write({"step": self.step, **dict(sorted(self.losses.items()))})
+                self._record(self.metrics, {"step": self.step, **dict(sorted(self.losses.items()))})
         if terminated or truncated:
             length = self.replay.added - self.episode_start
             row = {"charts/episodic_return": self.episode_return, "charts/episodic_length": length}
-            self.metrics.write({"step": self.step, **row})
+            self._record(self.metrics, {"step": self.step, **row})
             self.episode += 1
             self.episode_start = self.replay.added
             self.episode_return = 0.0
             self.episode_actions = []
             self._begin_episode()
+
+    def _record(self, file: LineFile, row: Row) -> None:
+        file.write(row)
+        if self.tracker is not None:
+            self.tracker.log(row)
 
     def _stored(self, obs: NDArray[Any]) -> NDArray[Any]:
         with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused as such
@@ -250,7 +259,7 @@ class Run:
         self.spent["evaluation"] += t2 - t1
         self.best = result.mean if self.best is None else max(self.best, result.mean)
         row: Row = {"eval/mean_return": result.mean, "eval/std_return": result.std}
-        self.metrics.write({"step": self.step, **row, "returns": result.returns, "lengths": result.lengths})
+        self._record(self.metrics, {"step": self.step, **row, "returns": result.returns, "lengths": result.lengths})
         return result
 
     def _checkpoint(self) -> None:
@@ -290,3 +299,5 @@ class Run:
             env.close()
         self.metrics.close()
         self.timing.close()
+        if self.tracker is not None:
+            self.tracker.finish()
