@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from carebn.kernels import encoder, infer, scan, vectors
+from carebn.kernels import encoder, infer, integrate, scan, vectors
 from carebn.kernels.jit import float32, float64
 from carebn.kernels.pool import i_am_first, read_table, wait_for_all
 
@@ -96,6 +96,10 @@ def _build(one: Any, stamp: int) -> dict[str, Callable[[int], None]]:
         if stamp:
             infer.infer(table, 0, one)
 
+    def integrate_and_fire(table: int) -> None:
+        if stamp:
+            integrate.integrate(table, 0, one)
+
     kernels = (
         moments,
         fire,
@@ -108,6 +112,7 @@ def _build(one: Any, stamp: int) -> dict[str, Callable[[int], None]]:
         field_gradients,
         encode,
         act,
+        integrate_and_fire,
     )
     return {kernel.__name__: kernel for kernel in kernels}
 
