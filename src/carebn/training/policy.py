@@ -71,7 +71,7 @@ class Policy:
         if self.stateful and state is not None:
             carried = torch.from_numpy(np.array(state, dtype=np.float32))
             if episode_start is not None:
-                carried[np.broadcast_to(episode_start, len(carried))] = 0
+                carried[np.array(np.broadcast_to(episode_start, len(carried)))] = 0
         out, kept = self.network.decide(obs, carried)
         return out, None if kept is None else kept.numpy()
 
