@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -212,18 +213,20 @@ def test_a_policy_without_residuals_has_no_state(finished: Path, tmp_path: Path)
         assert policy.predict(np.zeros((2, 3), np.float32), episode_start=np.ones(2, bool))[1] is None
 
 
-def test_parallel_episodes_do_not_share_potentials(tmp_path: Path) -> None:
+def test_parallel_episodes_do_not_share_potentials(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Episodes of different lengths, played together and one by one."""
-    Run(TrainConfig(run_dir=tmp_path / "run", **TINY | {"env_id": "CartPole-v1", "algo": "dqn"})).train()
-    policy = load(converted(tmp_path / "run", tmp_path / "out", residual="crpi", alpha=1.0, time_steps=3))
-    seeds = range(8)
-    envs = [make_env("CartPole-v1") for _ in seeds]
-    together = play(policy.predict, envs, seeds, "CartPole-v1")
-    assert len(set(together.lengths)) > 1
-    alone = [play(policy.predict, envs[:1], [seed], "CartPole-v1") for seed in seeds]
-    assert together.lengths == [a.lengths[0] for a in alone]
-    forgetful = play(lambda obs, _: policy.predict(obs), envs, seeds, "CartPole-v1")
-    assert forgetful.lengths != together.lengths  # so the state does matter here
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    policy = load(converted(trained, tmp_path / "out", rule="max", residual="crpi", alpha=1.0, time_steps=3))
+    lengths = [9, 4, 12, 6, 6]
+    envs = [gym.wrappers.TimeLimit(make_env("PointMass-v0"), length) for length in lengths]
+    together = play(policy.predict, envs, range(5), "PointMass-v0")
+    assert together.lengths == lengths
+    alone = [play(policy.predict, [env], [seed], "PointMass-v0").returns[0] for seed, env in enumerate(envs)]
+    assert together.returns == pytest.approx(alone, rel=1e-4)
+    forgetful = play(lambda obs, _: policy.predict(obs), envs, range(5), "PointMass-v0")
+    assert forgetful.returns != pytest.approx(alone, rel=1e-2)  # so what is carried does matter here
 
 
 def test_rows_of_state_follow_their_episodes() -> None:
