@@ -52,7 +52,7 @@ class IntegrateFireBody(nn.Module):
 
         On the CPU a compiled kernel does it, spike by spike.
         """
-        alike = all(t.dtype == x.dtype for t in (start, *self.parameters(), *self.buffers()))
+        alike = all(t.dtype == x.dtype for t in (start, *(layer.threshold for layer in self.parts())))
         simulate = self._compiled if fused.usable(x) and alike else self._pure
         read, counts, end = simulate(x, start, steps, read_from)
         return Activity(read / (steps - read_from), counts, end)
