@@ -50,7 +50,7 @@ def sweep(run_dir: Path, policy: Policy, conversion: Conversion, time_steps: Seq
 
 
 def print_sweep(result: Sweep) -> None:
-    table = Table("time steps", "read out from", "mean return", "std", "of the ANN's", box=None)
+    table = Table("time steps", "left out", "mean return", "std", "of the ANN's", box=None)
     for column in table.columns:
         column.justify = "right"
     for simulation, score in result.converted:
