@@ -6,7 +6,7 @@ from pathlib import Path
 import tyro
 
 from carebn.training.environment import make_env
-from carebn.training.evaluation import evaluate
+from carebn.training.evaluation import play
 from carebn.training.policy import load
 
 
@@ -15,7 +15,7 @@ class Config:
     """Play noise-free episodes with a trained policy."""
 
     run: tyro.conf.Positional[Path]
-    """Run directory."""
+    """Run directory, or that of a converted policy."""
     episodes: int = 10
     """How many episodes."""
     seed: int = 1_000_000
@@ -29,9 +29,7 @@ def run(config: Config) -> int:
         raise ValueError(f"--seed must not be negative, got {config.seed}")
     policy = load(config.run)
     envs = [make_env(policy.config.env_id, policy.config.import_modules) for _ in range(config.episodes)]
-    result = evaluate(
-        lambda obs: policy.predict(obs)[0], envs, range(config.seed, config.seed + len(envs)), policy.config.env_id
-    )
+    result = play(policy.predict, envs, range(config.seed, config.seed + len(envs)), policy.config.env_id)
     for i, (score, length) in enumerate(zip(result.returns, result.lengths, strict=True)):
         print(f"episode {i + 1}: return {score:.1f} in {length} steps")
     print(f"mean return {result.mean:.1f} ± {result.std:.1f} over {config.episodes} episodes")

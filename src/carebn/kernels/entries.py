@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from carebn.kernels import encoder, infer, lookup, scan, vectors
+from carebn.kernels import encoder, infer, integrate, lookup, scan, vectors
 from carebn.kernels.jit import float32, float64
 from carebn.kernels.pool import i_am_first, read_table, wait_for_all
 
@@ -104,6 +104,10 @@ def _build(one: Any, stamp: int) -> dict[str, Callable[[int], None]]:
         if stamp:
             lookup.weight_gradient(table, 1, one)
 
+    def integrate_and_fire(table: int) -> None:
+        if stamp:
+            integrate.integrate(table, 0, one)
+
     kernels = (
         moments,
         fire,
@@ -118,6 +122,7 @@ def _build(one: Any, stamp: int) -> dict[str, Callable[[int], None]]:
         act,
         spike_product,
         spike_weight_gradient,
+        integrate_and_fire,
     )
     return {kernel.__name__: kernel for kernel in kernels}
 

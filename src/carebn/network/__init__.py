@@ -2,6 +2,8 @@
 
 from carebn.network.actor import SpikingActor
 from carebn.network.ann import ANNActor
+from carebn.network.conversion import convert
+from carebn.network.converted import ConvertedActor, ConvertedQNetwork
 from carebn.network.critic import Critic, TwinCritic
 from carebn.network.decoder import MembraneReadout, PopulationDecoder
 from carebn.network.encoder import PopulationEncoder, ZScore
@@ -15,6 +17,8 @@ __all__ = [
     "ANNActor",
     "ANNQNetwork",
     "Actor",
+    "ConvertedActor",
+    "ConvertedQNetwork",
     "Critic",
     "MembraneReadout",
     "PopulationDecoder",
@@ -25,4 +29,5 @@ __all__ = [
     "SpikingQNetwork",
     "TwinCritic",
     "ZScore",
+    "convert",
 ]

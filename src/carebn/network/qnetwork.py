@@ -13,7 +13,8 @@ from carebn.network.layer import SpikingLayer
 from carebn.neuron import Neuron
 
 
-def _as_input(obs: Tensor, obs_dim: int, raw_bytes: bool, dtype: torch.dtype) -> Tensor:
+def as_input(obs: Tensor, obs_dim: int, raw_bytes: bool, dtype: torch.dtype) -> Tensor:
+    """Observations as a Q-network takes them."""
     if obs.ndim != 2 or obs.shape[1] != obs_dim:
         raise ValueError(f"expected observations of shape [B, {obs_dim}], got {tuple(obs.shape)}")
     x = obs.to(dtype)
@@ -50,7 +51,7 @@ class SpikingQNetwork(nn.Module):
         self.readout = MembraneReadout(hidden[-1], actions)
 
     def forward(self, obs: Tensor) -> Tensor:
-        x = _as_input(obs, self.obs_dim, self.raw_bytes, self.readout.weight.dtype)[None]
+        x = as_input(obs, self.obs_dim, self.raw_bytes, self.readout.weight.dtype)[None]
         for layer in self.layers:
             x = layer(x)
         q: Tensor = self.readout(x)
@@ -77,6 +78,6 @@ class ANNQNetwork(nn.Module):
         self.head = nn.Linear(hidden[-1], actions)
 
     def forward(self, obs: Tensor) -> Tensor:
-        x = _as_input(obs, self.obs_dim, self.raw_bytes, self.head.weight.dtype)
+        x = as_input(obs, self.obs_dim, self.raw_bytes, self.head.weight.dtype)
         q: Tensor = self.head(self.body(x[None])[0])
         return q

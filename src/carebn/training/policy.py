@@ -9,8 +9,9 @@ import safetensors.torch
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from torch import nn
+from torch import Tensor, nn
 
+from carebn.network.converted import Converted, Simulation, shaped_like
 from carebn.network.inference import FastActor
 from carebn.training.build import make_policy
 from carebn.training.config import TrainConfig
@@ -18,7 +19,12 @@ from carebn.training.environment import make_env, spaces_of
 
 
 class Policy:
-    """Acts as Stable-Baselines3's policies do: ``predict(obs, deterministic=True) → (action, None)``."""
+    """Acts as Stable-Baselines3's policies do: ``predict(obs, state, episode_start) → (action, state)``.
+
+    The state is None unless the policy carries something from one decision to the next (a converted policy with
+    residual potentials, ``stateful``). Then what ``predict`` returns goes into the next call, and None or
+    ``episode_start`` begins anew.
+    """
 
     def __init__(self, network: nn.Module, config: TrainConfig, obs_dim: int, obs_dtype: Any) -> None:
         self.network = network.eval().requires_grad_(False)
@@ -27,14 +33,18 @@ class Policy:
         self.obs_dim = obs_dim
         self.obs_dtype = obs_dtype
 
+    @property
+    def stateful(self) -> bool:
+        return isinstance(self.network, Converted) and self.network.simulation.residual != "none"
+
     def predict(
         self,
         observation: NDArray[Any],
-        state: None = None,
-        episode_start: Any = None,
+        state: NDArray[Any] | None = None,
+        episode_start: NDArray[np.bool_] | bool | None = None,
         deterministic: bool = True,
-    ) -> tuple[NDArray[Any], None]:
-        """For one observation or a batch of them. Trained policies are deterministic; the arguments are SB3's."""
+    ) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """For one observation or a batch of them, with a row of state each. Trained policies are deterministic."""
         obs = np.asarray(observation)
         if obs.shape[-1:] != (self.obs_dim,) or obs.ndim > 2:
             raise ValueError(f"expected an observation of size {self.obs_dim}, got shape {obs.shape}")
@@ -43,33 +53,73 @@ class Policy:
         batch = np.ascontiguousarray(obs.reshape(-1, self.obs_dim), dtype=self.obs_dtype)
         if self._fast is not None:
             action: NDArray[Any] = self._fast(batch)
+            state = None
         else:
             if not np.isfinite(batch).all():
                 raise ValueError("got NaN or infinity in an observation")
             with torch.no_grad():
-                out = self.network(torch.from_numpy(batch))
+                out, state = self._decide(torch.from_numpy(batch), state, episode_start)
             action = (out.argmax(-1) if self.config.algo == "dqn" else out).numpy()
-        return (action[0] if obs.ndim == 1 else action), None
+        return (action[0] if obs.ndim == 1 else action), state
+
+    def _decide(
+        self, obs: Tensor, state: NDArray[Any] | None, episode_start: NDArray[np.bool_] | bool | None
+    ) -> tuple[Tensor, NDArray[Any] | None]:
+        if not isinstance(self.network, Converted):
+            return self.network(obs), None
+        carried = None
+        if self.stateful and state is not None:
+            carried = torch.from_numpy(np.array(state, dtype=np.float32))
+            if episode_start is not None:
+                carried[np.array(np.broadcast_to(episode_start, len(carried)))] = 0
+        out, kept = self.network.decide(obs, carried)
+        return out, None if kept is None else kept.numpy()
 
 
 def read_config(run_dir: Path | str) -> TrainConfig:
+    """What was trained, whether or not it was converted afterwards."""
+    return _read(run_dir)[0]
+
+
+def read_conversion(run_dir: Path | str) -> dict[str, Any] | None:
+    """The record of how a policy was converted to a spiking one; None: it is as it was trained."""
+    return _read(run_dir)[1]
+
+
+def _read(run_dir: Path | str) -> tuple[TrainConfig, dict[str, Any] | None]:
     path = Path(run_dir) / "config.json"
     try:
-        return TrainConfig.from_json(json.loads(path.read_bytes()))
+        data = json.loads(path.read_bytes())
+        conversion = data.pop("conversion", None) if isinstance(data, dict) else None
+        return TrainConfig.from_json(data), conversion
     except FileNotFoundError:
         raise ValueError(f"{run_dir} is not a run directory: it has no config.json") from None
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
 
 
+def _simulation(record: Any, path: Path) -> Simulation:
+    kinds = {"time_steps": int, "read_out_from": int, "residual": str, "alpha": float}
+    try:
+        values = {name: record[name] for name in kinds}
+        if not all(type(values[name]) is kind for name, kind in kinds.items()):
+            raise TypeError
+    except (KeyError, TypeError):
+        wanted = ", ".join(kinds)
+        raise ValueError(f"{path} cannot be read: its conversion needs {wanted}, each of the right type") from None
+    return Simulation(**values)
+
+
 def load(run_dir: Path | str) -> Policy:
-    """The policy of a run, as of its last checkpoint. Nothing in the directory is executed."""
-    config = read_config(run_dir)
+    """The policy of a run as of its last checkpoint, or a converted one. Nothing in the directory is executed."""
+    config, conversion = _read(run_dir)
     path = Path(run_dir) / "policy.safetensors"
     env = make_env(config.env_id, config.import_modules)
     spaces = spaces_of(env, config.env_id)
     env.close()
     network = make_policy(config, spaces)
+    if conversion is not None:
+        network = shaped_like(network, _simulation(conversion, Path(run_dir) / "config.json"))
     try:
         network.load_state_dict(safetensors.torch.load_file(path))
     except FileNotFoundError:

@@ -1,0 +1,74 @@
+"""``carebn convert``."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from carebn.network.conversion import Conversion
+from carebn.training.conversion import convert_run, directory_name, save_converted
+from carebn.training.sweep import plot_sweep, print_sweep, sweep
+
+
+@dataclass(frozen=True)
+class Config:
+    """Convert a trained ANN (methods ann, ann-care) to a spiking policy; carebn evaluate takes it like any other."""
+
+    run: tyro.conf.Positional[Path]
+    """Directory of a finished run."""
+    time_steps: int = 100
+    """Simulation steps per decision. More: closer to the ANN, proportionally slower and costlier."""
+    rule: Literal["ltb", "max"] = "ltb"
+    """Thresholds: local threshold balancing on replay observations, or each neuron's largest activation there."""
+    residual: Literal["none", "crpi"] = "none"
+    """crpi: a neuron carries what was left of its potential over to the next decision of the episode."""
+    alpha: float | None = None
+    """How much of it is carried over, from 0 to 1 (crpi). Default: 0.3."""
+    read_out_from: int | None = None
+    """Steps left out of the output. More: less of the first, unsettled spikes, but a coarser mean. Default: the
+    estimated delay until spikes have come through; with crpi none."""
+    iterations: int | None = None
+    """Batches of the balancing (ltb). More: thresholds nearer to the largest activation. Default: 1000."""
+    batch_size: int = 256
+    """Observations per batch."""
+    seed: int = 0
+    """Seed of the batches."""
+    out: Path | None = None
+    """Where the converted policy goes. Default: a directory inside the run's, named after the options."""
+    sweep: tuple[int, ...] = ()
+    """Also play with these numbers of time steps and with the ANN, and print and plot the return against them."""
+    episodes: int = 10
+    """Episodes for each of them."""
+
+    def conversion(self) -> Conversion:
+        return Conversion(
+            rule=self.rule,
+            time_steps=self.time_steps,
+            residual=self.residual,
+            alpha=self.alpha,
+            read_out_from=self.read_out_from,
+            iterations=self.iterations,
+            batch_size=self.batch_size,
+            seed=self.seed,
+        )
+
+
+def run(config: Config) -> int:
+    if config.episodes < 1:
+        raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
+    conversion = config.conversion().checked()
+    for time_steps in config.sweep:
+        replace(conversion, time_steps=time_steps).checked()  # before anything is written or played
+    policy, record = convert_run(config.run, conversion)
+    out = config.out if config.out is not None else config.run / directory_name(record)
+    save_converted(policy, record, out)
+    read = f"steps {record['read_out_from'] + 1} to {record['time_steps']}"
+    print(f"thresholds by {config.rule} from {record['observations']:,} replay observations; output from {read}")
+    print(f"policy: {out / 'policy.safetensors'}")
+    if config.sweep:
+        result = sweep(config.run, policy, conversion, sorted(set(config.sweep)), config.episodes)
+        print_sweep(result)
+        print(f"return against time steps: {plot_sweep(result, out, policy.config.title())}")
+    print(f"next: carebn evaluate {out}")
+    return 0

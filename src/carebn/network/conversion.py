@@ -1,0 +1,109 @@
+"""From a trained ANN to a spiking network that computes nearly the same: ``convert(network, observations)``."""
+
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from carebn.errors import unknown_name
+from carebn.network.ann import ANNActor
+from carebn.network.converted import ConvertedActor, ConvertedQNetwork, Simulation, shaped_like
+from carebn.network.qnetwork import ANNQNetwork
+from carebn.network.thresholds import RULES, delay, delayed_start, draws
+from carebn.norm import Norm
+
+DELAY_SAMPLE = 4096  # observations from which the delay is estimated
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What a converted network depends on, besides the network and the observations."""
+
+    rule: str = "ltb"  # local threshold balancing, or each neuron's largest activation
+    time_steps: int = 100
+    residual: str = "none"
+    alpha: float | None = None  # of the residual; None: 0.3
+    read_out_from: int | None = None  # None: after the estimated delay; with a residual, from the first step
+    iterations: int | None = None  # batches of the balancing; None: 1000
+    batch_size: int = 256
+    seed: int = 0  # of the batches
+
+    def checked(self) -> Self:
+        """With every default filled in, except a read-out that waits for the delay to be known."""
+        if self.rule not in RULES:
+            raise ValueError(unknown_name("rule", self.rule, RULES))
+        for name in ("iterations", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.seed < 0:
+            raise ValueError(f"seed must not be negative, got {self.seed}")
+        if self.rule == "max" and self.iterations is not None:
+            raise ValueError("rule max looks at every observation once, so iterations do not apply")
+        if self.residual == "none" and self.alpha is not None:
+            raise ValueError("alpha says how much of the residual is carried over, and residual is none; use crpi")
+        iterations = 1000 if self.rule == "ltb" and self.iterations is None else self.iterations
+        alpha = 0.3 if self.residual != "none" and self.alpha is None else self.alpha
+        whole = self.residual != "none" and self.read_out_from is None
+        full = replace(self, iterations=iterations, alpha=alpha, read_out_from=0 if whole else self.read_out_from)
+        full.simulation(0.0)  # checks the rest
+        return full
+
+    def simulation(self, delay: float) -> Simulation:
+        start = delayed_start(delay, self.time_steps) if self.read_out_from is None else self.read_out_from
+        return Simulation(self.time_steps, start, self.residual, self.alpha or 0.0)
+
+
+def folded(body: nn.Sequential) -> list[nn.Linear]:
+    """The Linears of a ReLU body, each with the norm behind it (moving statistics) taken into weight and bias."""
+    layers: list[nn.Linear] = []
+    for module in body:
+        if isinstance(module, nn.Linear):
+            copy = nn.Linear(module.in_features, module.out_features).to(module.weight)
+            copy.load_state_dict(module.state_dict())
+            layers.append(copy.requires_grad_(False))
+        elif isinstance(module, Norm):
+            weight, bias = layers[-1].weight, layers[-1].bias
+            # in float64: folding should not cost precision; a norm of one step has its map as [1, F]
+            scale, shift = (m.reshape(-1) for m in deepcopy(module).double().moving_scale_shift())
+            weight.copy_(weight.double() * scale[:, None])
+            bias.copy_(bias.double() * scale + shift)
+    return layers
+
+
+@torch.no_grad()
+def convert(
+    network: nn.Module, observations: NDArray[Any] | Tensor, **options: Any
+) -> ConvertedActor | ConvertedQNetwork:
+    """The spiking counterpart of an ordinary actor or Q-network; ``options`` are those of ``Conversion``.
+
+    Norms are folded, every ReLU becomes an integrate-and-fire neuron whose threshold the observations set, and the
+    output layer reads the mean of the last spikes.
+    """
+    conversion = Conversion(**options).checked()
+    converted = shaped_like(network, conversion.simulation(0.0))
+    assert isinstance(network, (ANNActor, ANNQNetwork))
+    if len(observations) == 0:
+        raise ValueError("there are no observations to set the thresholds from")
+    seen = torch.as_tensor(observations)
+    if seen.is_floating_point() and not torch.isfinite(seen).all():
+        raise ValueError("the observations to set the thresholds from hold NaN or infinity")
+    layers, device = folded(network.body), network.head.weight.device
+    rule = RULES[conversion.rule]
+    batches = rule.batches(seen, conversion.iterations or 0, conversion.batch_size, conversion.seed)
+    thresholds = rule.thresholds(layers, (converted.prepared(batch.to(device)) for batch in batches))
+    sample = next(draws(seen, 1, DELAY_SAMPLE, conversion.seed))
+    converted.delay.fill_(delay(layers, thresholds, converted.prepared(sample.to(device))))
+    converted.simulation = conversion.simulation(float(converted.delay))
+    amplitude = network.head.weight.new_ones(())  # of what comes into a layer: the observation, or spikes worth θ each
+    for target, source, threshold in zip(converted.body.parts(), layers, thresholds, strict=True):
+        target.linear.weight.copy_(source.weight * amplitude)
+        target.linear.bias.copy_(source.bias)
+        target.threshold.copy_(threshold)
+        amplitude = threshold
+    converted.head.weight.copy_(network.head.weight * amplitude)
+    converted.head.bias.copy_(network.head.bias)
+    return converted

@@ -1,0 +1,92 @@
+"""The return of a converted policy against its number of time steps, beside that of the ANN it came from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from carebn.network.conversion import Conversion
+from carebn.network.converted import Converted, Simulation
+from carebn.training.environment import make_env
+from carebn.training.evaluation import Evaluation, play
+from carebn.training.files import as_json, write_atomically
+from carebn.training.policy import Policy, load
+
+FIRST_SEED = 1_000_000  # as for carebn evaluate: outside of what training uses
+
+
+@dataclass(frozen=True)
+class Sweep:
+    ann: Evaluation
+    converted: list[tuple[Simulation, Evaluation]]
+
+    def share(self, result: Evaluation) -> float | None:
+        """Of the ANN's mean return; None where that is not positive, and a share would mean nothing."""
+        return result.mean / self.ann.mean if self.ann.mean > 0 else None
+
+
+def sweep(run_dir: Path, policy: Policy, conversion: Conversion, time_steps: Sequence[int], episodes: int) -> Sweep:
+    """The same episodes for the ANN and for each number of steps. ``policy`` is run as it was afterwards."""
+    network, config = policy.network, policy.config
+    assert isinstance(network, Converted)
+    envs = [make_env(config.env_id, config.import_modules) for _ in range(episodes)]
+
+    def score(player: Policy) -> Evaluation:
+        return play(player.predict, envs, range(FIRST_SEED, FIRST_SEED + episodes), config.env_id)
+
+    before, results = network.simulation, []
+    try:
+        for steps in time_steps:
+            network.simulation = replace(conversion, time_steps=steps).simulation(float(network.delay))
+            results.append((network.simulation, score(policy)))
+    finally:
+        network.simulation = before
+    found = Sweep(score(load(run_dir)), results)
+    for env in envs:
+        env.close()
+    return found
+
+
+def print_sweep(result: Sweep) -> None:
+    table = Table("time steps", "left out", "mean return", "std", "of the ANN's", box=None)
+    for column in table.columns:
+        column.justify = "right"
+    for simulation, score in result.converted:
+        share = result.share(score)
+        table.add_row(
+            str(simulation.time_steps), str(simulation.read_out_from), f"{score.mean:.1f}", f"{score.std:.1f}",
+            "–" if share is None else f"{100 * share:.1f} %",
+        )  # fmt: skip
+    table.add_row("ANN", "", f"{result.ann.mean:.1f}", f"{result.ann.std:.1f}", "")
+    Console(highlight=False).print(table)
+
+
+def plot_sweep(result: Sweep, directory: Path, title: str) -> Path:
+    """``time_steps.png``, and its numbers as ``time_steps.json``."""
+    from matplotlib.figure import Figure  # takes half a second: only when wanted
+
+    rows = [
+        {"time_steps": s.time_steps, "read_out_from": s.read_out_from, "returns": r.returns, "mean_return": r.mean}
+        for s, r in result.converted
+    ]
+    ann = {"returns": result.ann.returns, "mean_return": result.ann.mean}
+    write_atomically(directory / "time_steps.json", as_json({"ann": ann, "converted": rows}))
+    figure = Figure(figsize=(6.5, 3.8), layout="constrained")
+    axes = figure.add_subplot()
+    steps = [s.time_steps for s, _ in result.converted]
+    axes.errorbar(
+        steps, [r.mean for _, r in result.converted], [r.std for _, r in result.converted],
+        marker="o", ms=4, capsize=3, label="converted, mean ± std",
+    )  # fmt: skip
+    axes.axhline(result.ann.mean, color="grey", ls="--", label="ANN")
+    axes.set(xscale="log", xlabel="time steps per decision", ylabel="return", title=title)
+    axes.set_xticks(steps, map(str, steps))
+    axes.set_xticks([], minor=True)
+    axes.title.set_fontsize(10)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    path = directory / "time_steps.png"
+    figure.savefig(path, dpi=150, metadata={"Software": None})  # no version stamp: the same curve, the same file
+    return path
