@@ -231,7 +231,7 @@ def test_a_row_does_not_depend_on_its_batch():
 
 def test_suits_what_it_can_do():
     assert FastActor.suits(make_actor())
-    for options in ({"coding": "poisson"}, {"coding": "analogue"}, {"observation": "zscore"}):
+    for options in ({"coding": "poisson"}, {"coding": "analogue"}):
         assert not FastActor.suits(make_actor(encoder_options=options))
     assert not FastActor.suits(make_actor().double())
     assert not FastActor.suits(make_actor("ann", "none"))

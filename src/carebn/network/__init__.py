@@ -5,6 +5,7 @@ from carebn.network.ann import ANNActor
 from carebn.network.critic import Critic, TwinCritic
 from carebn.network.decoder import MembraneReadout, PopulationDecoder
 from carebn.network.encoder import PopulationEncoder, ZScore
+from carebn.network.intralayer import IntralayerSpikingLayer, PopulationConnections
 from carebn.network.layer import SpikingLayer
 from carebn.network.qnetwork import ANNQNetwork, SpikingQNetwork
 
@@ -16,7 +17,9 @@ __all__ = [
     "ANNQNetwork",
     "Actor",
     "Critic",
+    "IntralayerSpikingLayer",
     "MembraneReadout",
+    "PopulationConnections",
     "PopulationDecoder",
     "PopulationEncoder",
     "QNetwork",
