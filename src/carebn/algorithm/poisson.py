@@ -20,10 +20,7 @@ class PoissonAgent:
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
-
-    @property
-    def policy(self) -> nn.Module:
-        return self.agent.policy
+        self.policy: nn.Module = agent.policy
 
     def act(self, obs: NDArray[Any], rng: np.random.Generator | None) -> NDArray[Any]:
         if rng is not None:

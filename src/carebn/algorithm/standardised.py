@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from carebn.algorithm.base import Agent
 from carebn.algorithm.replay import Batch, ReplayBuffer
@@ -38,7 +38,7 @@ class StandardisedAgent:
     ``INTERVAL`` at a time, so that a resumed run goes through the same ones.
     """
 
-    policy: SpikingActor
+    policy: nn.Module
 
     def __init__(self, agent: Agent, policy: SpikingActor) -> None:
         inner = agent.policy

@@ -9,9 +9,10 @@ import safetensors.torch
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from torch import nn
+from torch import Tensor, nn
 
 from carebn.network.inference import FastActor
+from carebn.network.randomness import is_random, seed_of, seeded
 from carebn.training.build import make_policy
 from carebn.training.config import TrainConfig
 from carebn.training.environment import make_env, spaces_of
@@ -23,6 +24,7 @@ class Policy:
     def __init__(self, network: nn.Module, config: TrainConfig, obs_dim: int, obs_dtype: Any) -> None:
         self.network = network.eval().requires_grad_(False)
         self._fast = FastActor(network) if FastActor.suits(network) else None
+        self._random = is_random(network)
         self.config = config
         self.obs_dim = obs_dim
         self.obs_dtype = obs_dtype
@@ -46,16 +48,27 @@ class Policy:
         else:
             if not np.isfinite(batch).all():
                 raise ValueError("got NaN or infinity in an observation")
-            with torch.no_grad():
-                out = self.network(torch.from_numpy(batch))
-            action = (out.argmax(-1) if self.config.algo == "dqn" else out).numpy()
+            action = self._each_by_itself(batch) if self._random else self._act(batch)
         return (action[0] if obs.ndim == 1 else action), None
+
+    def _act(self, batch: NDArray[Any]) -> NDArray[Any]:
+        with torch.no_grad():
+            out: Tensor = self.network(torch.from_numpy(batch))
+        return (out.argmax(-1) if self.config.algo == "dqn" else out).numpy()
+
+    def _each_by_itself(self, batch: NDArray[Any]) -> NDArray[Any]:
+        """Random spikes drawn from the observation, so that an action depends on nothing else."""
+        actions = []
+        for row in batch:
+            with seeded(seed_of(row)):
+                actions.append(self._act(row[None]))
+        return np.concatenate(actions)
 
 
 def read_config(run_dir: Path | str) -> TrainConfig:
     path = Path(run_dir) / "config.json"
     try:
-        return TrainConfig.from_json(json.loads(path.read_bytes()))
+        return TrainConfig.from_json(json.loads(path.read_bytes())).checked()
     except FileNotFoundError:
         raise ValueError(f"{run_dir} is not a run directory: it has no config.json") from None
     except (ValueError, TypeError) as error:
