@@ -67,6 +67,17 @@ def test_every_method_trains_and_loads(tmp_path: Path, method: str) -> None:
     assert any("losses/qf_loss" in row for row in losses)
 
 
+@pytest.mark.parametrize("algo", ["td3", "ddpg", "sac"])
+def test_options_of_the_originals_with_other_methods(tmp_path: Path, algo: Any) -> None:
+    """z-scores reach the saved policy whatever learns, on the fast path too."""
+    run = Run(small(tmp_path, algo=algo, method="care-bn", observation="zscore", encoder_range=3.0))
+    run.train()
+    policy = load(tmp_path)
+    assert policy.network.encoder.zscore.count == 50
+    obs = np.random.default_rng(0).normal(size=(6, 11)).astype(np.float32)
+    np.testing.assert_array_equal(policy.predict(obs)[0], run.agent.act(obs, None))
+
+
 @pytest.mark.parametrize("method", ["pop-san-original", "mdc-san-original", "ilc-san-original", "proxy-target"])
 def test_an_interruption_changes_nothing(tmp_path: Path, method: str) -> None:
     """Stopped twice, once in the random steps and once while learning: all files as of an undisturbed run."""
