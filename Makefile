@@ -1,6 +1,7 @@
 # make train        train a spiking agent with CaRe-BN, a few minutes; running it again resumes it
 # make test         lint, types and tests
 # make kill-test    the full test of resuming: a dozen SIGKILLs per run, several minutes
+# make presets      train every method of the comparison for 3,000 steps and evaluate it, about ten minutes
 # make bench-actor  speed of the spiking actor beside its peers and the bare matrix products
 # make bench-training  speed of whole training steps beside Stable-Baselines3
 # Each sets up its own virtual environment in .venv on first use.
@@ -10,7 +11,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test kill-test bench-actor bench-training clean
+.PHONY: train test kill-test presets bench-actor bench-training clean
 
 train: $(VENV)/.installed
 	$(RUN)/carebn train --env-id InvertedDoublePendulum-v4 --algo td3 --method care-bn --neuron clif \
@@ -25,6 +26,13 @@ test: $(VENV)/.installed-for-tests
 
 kill-test: $(VENV)/.installed-for-tests
 	CAREBN_KILLS=12 $(RUN)/python -m pytest tests/training/test_resume.py
+
+presets: $(VENV)/.installed
+	for method in $$($(RUN)/python -c 'from carebn.training.methods import METHODS; print(*METHODS)'); do \
+		$(RUN)/carebn train --env-id Hopper-v4 --method $$method --total-timesteps 3000 --learning-starts 2000 \
+			--random-steps 2000 --eval-interval 3000 --run-dir runs/presets/$$method --quiet \
+		&& $(RUN)/carebn evaluate runs/presets/$$method || exit 1; \
+	done
 
 bench-training: $(VENV)/.installed-for-tests
 	$(RUN)/python benchmarks/bench_training.py --out results/bench_training.json

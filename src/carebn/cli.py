@@ -13,6 +13,7 @@ COMMANDS = {
     "train": "train an agent; the same command again resumes it",
     "evaluate": "play noise-free episodes with a trained policy",
     "convert": "turn a trained ANN into a spiking policy",
+    "methods": "list what can be trained: every system of the paper's comparison",
 }
 
 

@@ -61,13 +61,22 @@ def test_every_norm_and_neuron(norm, neuron, steps):
 
 
 @pytest.mark.parametrize("reset", ["spike", "threshold"])
-@pytest.mark.parametrize("observation", ["tanh", "raw"])
+@pytest.mark.parametrize("observation", ["tanh", "raw", "zscore"])
 @pytest.mark.parametrize("readout", ["membrane", "rate"])
 def test_options_of_encoder_and_decoder(readout, observation, reset):
     """Many steps, so that subtracting 0.999 or 1 makes a difference."""
     encoder = {"observation": observation, "reset": reset, "threshold": 0.6, "std": 0.7}
     actor = warm(make_actor(readout=readout, encoder_options=encoder, time_steps=7))
     assert_same_actions(FastActor(actor), actor)
+
+
+def test_running_statistics_are_read_as_they_are_now():
+    actor = warm(make_actor(encoder_options={"observation": "zscore"}))
+    fast, obs = FastActor(actor), observations(40)
+    before = fast(obs)
+    actor.encoder.zscore.update(torch.from_numpy(observations(100, 3, scale=4.0)) + 2)
+    assert_same_actions(fast, actor)
+    assert not np.array_equal(fast(obs), before)
 
 
 @pytest.mark.parametrize("norm", ["care", "none", "tab"])
@@ -231,8 +240,10 @@ def test_a_row_does_not_depend_on_its_batch():
 
 def test_suits_what_it_can_do():
     assert FastActor.suits(make_actor())
-    for options in ({"coding": "poisson"}, {"coding": "analogue"}, {"observation": "zscore"}):
+    for options in ({"coding": "poisson"}, {"coding": "analogue"}):
         assert not FastActor.suits(make_actor(encoder_options=options))
+    for options in ({"readout": "max-membrane"}, {"readout": "mean-membrane"}, {"intralayer": "intra"}):
+        assert not FastActor.suits(make_actor(**options))
     assert not FastActor.suits(make_actor().double())
     assert not FastActor.suits(make_actor("ann", "none"))
     with pure():

@@ -72,6 +72,52 @@ def test_both_readouts_start_alike(steps):
     torch.testing.assert_close(membrane.bias * steps, rate.bias, rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize("readout", ["max-membrane", "mean-membrane"])
+def test_the_other_membrane_readouts(readout):
+    """The potential after every step, one at a time; then the one furthest from zero, or their mean."""
+    torch.manual_seed(0)
+    decoder = PopulationDecoder(3, 4, 6, readout=readout, init="torch").double()
+    with torch.no_grad():
+        decoder.bias.copy_(torch.tensor([0.3, -0.3, 0.0]))
+    spikes = random_spikes(6, 7, 12).requires_grad_()
+    history = torch.stack([membrane_by_hand(decoder, spikes[: t + 1]) for t in range(6)])
+    expected = torch.empty(7, 3, dtype=torch.float64)
+    for b in range(7):
+        for a in range(3):
+            values = history[:, b, a].tolist()
+            expected[b, a] = max(values, key=abs) if readout == "max-membrane" else sum(values) / 6
+    out = decoder(spikes)
+    torch.testing.assert_close(out, expected, rtol=1e-12, atol=1e-14)
+    assert (expected < 0).any()
+    assert (expected > 0).any()
+    out.sum().backward()
+    assert spikes.grad.abs().max() > 0
+
+
+def test_max_membrane_by_hand():
+    """w = 1, b = −0.4 and spikes 1, 0, 0, 0, 0: V = 0.6, 0.2, −0.2, −0.6, −1.0; the last is furthest from zero."""
+    decoder = PopulationDecoder(1, 1, 5, readout="max-membrane").double()
+    with torch.no_grad():
+        decoder.weight.fill_(1)
+        decoder.bias.fill_(-0.4)
+    spikes = torch.zeros(5, 1, 1, dtype=torch.float64)
+    spikes[0] = 1
+    assert decoder(spikes).item() == pytest.approx(-1.0)
+    assert decoder(spikes[:2]).item() == pytest.approx(0.6)
+
+
+def test_a_membrane_may_start_at_torchs_scale():
+    starts = []
+    for init in ("scaled", "torch"):
+        torch.manual_seed(0)
+        starts.append(PopulationDecoder(3, 10, 5, init=init))
+    scaled, plain = starts
+    torch.testing.assert_close(scaled.weight * 5, plain.weight)
+    torch.testing.assert_close(scaled.bias * 5, plain.bias)
+    with pytest.raises(ValueError, match="did you mean 'scaled'"):
+        PopulationDecoder(2, init="scale")
+
+
 def test_start_is_torchs_for_a_linear_of_ten_inputs():
     torch.manual_seed(0)
     decoder = PopulationDecoder(400, 10, readout="rate")
@@ -125,6 +171,16 @@ def test_membrane_readout_of_a_whole_layer():
     for s in spikes:
         v = v + torch.nn.functional.linear(s, readout.weight, readout.bias)
     torch.testing.assert_close(readout(spikes), v, rtol=1e-12, atol=1e-13)
+
+
+def test_count_readout_has_its_bias_once():
+    torch.manual_seed(0)
+    readout = MembraneReadout(6, 4, "count").double()
+    spikes = random_spikes(5, 3, 6)
+    expected = spikes.sum(0) @ readout.weight.t() + readout.bias
+    torch.testing.assert_close(readout(spikes), expected, rtol=1e-12, atol=1e-13)
+    with pytest.raises(ValueError, match="readout of a Q-network"):
+        MembraneReadout(6, 4, "rate")
 
 
 # --- bounds ----------------------------------------------------------------------------------------------------------

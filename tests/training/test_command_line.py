@@ -84,6 +84,10 @@ def assert_one_sentence(said: Said) -> None:
         ("--algo sac --env-id CartPole-v1", "use --algo dqn"),
         ("--algo ddpg --env-id CartPole-v1", "use --algo dqn"),
         ("--algo dqn --env-id CartPole-v1 --tau 0.1", "--tau does not apply to dqn"),
+        ("--algo dqn --env-id CartPole-v1 --method ilc-san", "method ilc-san is defined for td3 and ddpg and sac"),
+        ("--algo sac --method proxy-target", "method proxy-target is defined for td3 and ddpg, not for sac"),
+        ("--raw-bytes", "--raw-bytes does not apply: td3 has an actor"),
+        ("--method ann --coding poisson", "--coding does not apply: method ann has no spiking neurons"),
         ("--device nonsense", "unknown device 'nonsense'; use cpu or cuda"),
         ("--device meta", "device"),
         ("--device mps", "device"),
@@ -214,11 +218,12 @@ def test_evaluating_with_tensors_of_something_else(carebn, run: Path) -> None:
     assert_one_sentence(carebn("evaluate", str(run)))
 
 
-@pytest.mark.parametrize(("word", "value"), [("--raw-bytes", "true"), ("--no-raw-bytes", "false")])
-def test_booleans_have_two_words(carebn, word: str, value: str) -> None:
-    said = carebn("train", "--env-id", "CartPole-v1", "--algo", "dqn", *TINY, "--run-dir", "run", word)
+def test_booleans_have_two_words(carebn) -> None:
+    words = ("train", "--env-id", "CartPole-v1", "--algo", "dqn", *TINY, "--run-dir", "run")
+    said = carebn(*words, "--no-raw-bytes")
     assert said.code == 0, said.err
-    assert f'"raw_bytes": {value}' in Path("run/config.json").read_text()
+    assert '"raw_bytes": false' in Path("run/config.json").read_text()
+    assert "--raw-bytes does not apply: CartPole-v1" in carebn(*words, "--raw-bytes").err  # heard, and refused
 
 
 def test_no_figures_but_what_is_there(carebn) -> None:

@@ -24,6 +24,8 @@ CHANGES: dict[str, Any] = {
     "device": "cuda",
     "import_modules": ("one", "two"),
     "learning_starts": 11,
+    "random_steps": 10,
+    "update_interval": 3,
     "buffer_size": 500,
     "batch_size": 64,
     "gamma": 0.95,
@@ -31,8 +33,22 @@ CHANGES: dict[str, Any] = {
     "actor_learning_rate": 2e-05,
     "critic_learning_rate": 0.1 + 0.2,  # 17 digits
     "exploration_noise": 0.3,
+    "target": "proxy",
+    "proxy_hidden": (20, 10),
+    "proxy_learning_rate": 0.02,
+    "proxy_updates": 2,
     "time_steps": 4,
     "hidden": (64, 32, 16),
+    "surrogate": "sigmoid",
+    "coding": "poisson",
+    "observation": "zscore",
+    "encoder_reset": "threshold",
+    "encoder_range": 3.0,
+    "encoder_std": 0.3,
+    "readout": "max-membrane",
+    "readout_init": "torch",
+    "intralayer": "no-self",
+    "norm_momentum": 0.2,
     "norm_init": "care",
     "raw_bytes": True,
     "eval_interval": 123,
@@ -57,7 +73,11 @@ def some_configs() -> list[TrainConfig]:
         *(TrainConfig(method=method, **few) for method in METHODS),
         *(TrainConfig(algo=algo, **few) for algo in ("dqn", "ddpg", "td3", "sac")),  # type: ignore[arg-type]
         TrainConfig(env_id="ALE/Pong-v5", algo="dqn", raw_bytes=True, critic_learning_rate=1e-3),
-        TrainConfig(env_id="ALE/Pong-v5", algo="dqn", method="mdc-san"),
+        TrainConfig(env_id="ALE/Pong-v5", algo="dqn", method="vanilla", neuron="dn", readout="count"),
+        TrainConfig(method="pop-san-original", observation="tanh", coding="deterministic"),
+        TrainConfig(method="proxy-target", neuron="dn", proxy_hidden=(12, 8), algo="ddpg"),
+        TrainConfig(method="care-bn", target="proxy"),
+        TrainConfig(method="crpi", conversion_steps=32, residual_alpha=0.5),
         TrainConfig(env_id="name with 'quotes' and spaces-v0", import_modules=("a.b",)),
         TrainConfig(learning_starts=0),
     ]
@@ -96,7 +116,7 @@ def test_the_name_is_fixed_and_differs_for_every_option() -> None:
 
 def test_every_option_is_covered_here() -> None:
     """So that a new option cannot be forgotten; those which one algorithm alone knows default to None."""
-    special = {"target_interval", "epsilon_decay_steps"}
+    special = {"target_interval", "epsilon_decay_steps", "conversion_steps", "residual_alpha"}
     assert {f.name for f in fields(TrainConfig)} - set(OUTSIDE) - special == CHANGES.keys()
 
 

@@ -24,6 +24,12 @@ DQN_RUN = shlex.split(
     "--batch-size 32 --eval-interval 700 --eval-episodes 1 --checkpoint-interval 100 --log-interval 50 "
     "--recalibration-batches 5"
 )
+# z-scores, Poisson spikes and a proxy target: all that has a state of its own
+ORIGINAL_RUN = shlex.split(
+    "--env-id Hopper-v4 --algo td3 --method pop-san-original --target proxy --proxy-hidden 16 --total-timesteps 700 "
+    "--learning-starts 200 --random-steps 300 --update-interval 20 --hidden 32 32 --batch-size 32 --eval-interval 200 "
+    "--eval-episodes 2 --checkpoint-interval 90 --log-interval 50"
+)
 
 
 def command(options: list[str], directory: Path) -> list[str]:
@@ -66,7 +72,7 @@ def run_killed(options: list[str], directory: Path, kills: int, rng: random.Rand
     return killed
 
 
-@pytest.mark.parametrize("options", [TD3_RUN, DQN_RUN], ids=["td3-mujoco", "dqn-atari"])
+@pytest.mark.parametrize("options", [TD3_RUN, DQN_RUN, ORIGINAL_RUN], ids=["td3", "dqn-atari", "original"])
 def test_a_run_that_is_killed_again_and_again_ends_byte_identical(options: list[str], tmp_path: Path) -> None:
     run(options, tmp_path / "undisturbed")
     killed = run_killed(options, tmp_path / "killed", KILLS, random.Random(1))

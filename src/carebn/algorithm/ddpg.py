@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from carebn.algorithm.base import ActorCritic, adam, descend, frozen_copy
-from carebn.algorithm.replay import ReplayBuffer
+from carebn.algorithm.replay import Batch, ReplayBuffer
 from carebn.network import Actor, Critic
 from carebn.norm import polyak_
 
@@ -41,9 +41,16 @@ class DDPG(ActorCritic):
     def act(self, obs: NDArray[Any], rng: np.random.Generator | None) -> NDArray[Any]:
         return self.explore(obs, rng, self.options.exploration_noise)
 
+    # The two steps that another kind of target actor does differently
+    def next_batch(self, replay: ReplayBuffer, rng: np.random.Generator) -> Batch:
+        return replay.sample(self.options.batch_size, rng, self.device)
+
+    def follow_actor(self) -> None:
+        polyak_(self.actor_target, self.actor, self.options.tau)
+
     def update(self, replay: ReplayBuffer, rng: np.random.Generator) -> dict[str, Tensor]:
         options = self.options
-        obs, action, reward, next_obs, terminated = replay.sample(options.batch_size, rng, self.device)
+        obs, action, reward, next_obs, terminated = self.next_batch(replay, rng)
         with torch.no_grad():
             next_q = self.critic_target(next_obs, self.actor_target(next_obs))
             target = reward + options.gamma * (1 - terminated) * next_q
@@ -52,7 +59,7 @@ class DDPG(ActorCritic):
         descend(self.critic_optimiser, critic_loss)
         actor_loss = -self.critic(obs, self.actor(obs)).mean()
         descend(self.actor_optimiser, actor_loss)
-        polyak_(self.actor_target, self.actor, options.tau)
+        self.follow_actor()
         polyak_(self.critic_target, self.critic, options.tau)
         self.updates += 1
         return {

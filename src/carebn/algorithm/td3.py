@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from carebn.algorithm.base import ActorCritic, adam, descend, frozen_copy, normal
-from carebn.algorithm.replay import ReplayBuffer
+from carebn.algorithm.replay import Batch, ReplayBuffer
 from carebn.network import Actor, TwinCritic
 from carebn.norm import polyak_
 
@@ -43,9 +43,16 @@ class TD3(ActorCritic):
     def act(self, obs: NDArray[Any], rng: np.random.Generator | None) -> NDArray[Any]:
         return self.explore(obs, rng, self.options.exploration_noise)
 
+    # The two steps that another kind of target actor does differently
+    def next_batch(self, replay: ReplayBuffer, rng: np.random.Generator) -> Batch:
+        return replay.sample(self.options.batch_size, rng, self.device)
+
+    def follow_actor(self) -> None:
+        polyak_(self.actor_target, self.actor, self.options.tau)
+
     def update(self, replay: ReplayBuffer, rng: np.random.Generator) -> dict[str, Tensor]:
         options, bounds = self.options, self.actor.bounds
-        obs, action, reward, next_obs, terminated = replay.sample(options.batch_size, rng, self.device)
+        obs, action, reward, next_obs, terminated = self.next_batch(replay, rng)
         with torch.no_grad():
             # Target policy smoothing
             noise = normal(rng, action).mul_(options.policy_noise).clamp_(-options.noise_clip, options.noise_clip)
@@ -63,6 +70,6 @@ class TD3(ActorCritic):
             actor_loss = -self.critic.first(obs, self.actor(obs)).mean()
             descend(self.actor_optimiser, actor_loss)
             losses["losses/actor_loss"] = actor_loss.detach()
-            polyak_(self.actor_target, self.actor, options.tau)
+            self.follow_actor()
             polyak_(self.critic_target, self.critic, options.tau)
         return losses

@@ -7,6 +7,7 @@ from carebn.network.converted import ConvertedActor, ConvertedQNetwork
 from carebn.network.critic import Critic, TwinCritic
 from carebn.network.decoder import MembraneReadout, PopulationDecoder
 from carebn.network.encoder import PopulationEncoder, ZScore
+from carebn.network.intralayer import IntralayerSpikingLayer, PopulationConnections
 from carebn.network.layer import SpikingLayer
 from carebn.network.qnetwork import ANNQNetwork, SpikingQNetwork
 
@@ -20,7 +21,9 @@ __all__ = [
     "ConvertedActor",
     "ConvertedQNetwork",
     "Critic",
+    "IntralayerSpikingLayer",
     "MembraneReadout",
+    "PopulationConnections",
     "PopulationDecoder",
     "PopulationEncoder",
     "QNetwork",

@@ -1,6 +1,7 @@
 """Actors: an observation in, an action within its bounds out."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from carebn.network.bounds import ActionBounds, Bound
 from carebn.network.decoder import PopulationDecoder
 from carebn.network.encoder import PopulationEncoder
+from carebn.network.intralayer import IntralayerSpikingLayer
 from carebn.network.layer import SpikingLayer
 from carebn.neuron import Neuron
 
@@ -17,7 +19,8 @@ from carebn.neuron import Neuron
 class SpikingActor(nn.Module):
     """Population encoder → spiking layers → population decoder → tanh → [low, high].
 
-    All neuron states start at zero at every call: an action depends on the observation alone.
+    All neuron states start at zero at every call: an action depends on the observation alone. ``intralayer`` connects
+    the neurons of each output population with each other, see ``PopulationConnections``.
     """
 
     def __init__(
@@ -33,6 +36,8 @@ class SpikingActor(nn.Module):
         high: Bound = 1.0,
         population: int = 10,
         readout: str = "membrane",
+        readout_init: str = "scaled",
+        intralayer: str = "none",
         encoder_options: dict[str, Any] | None = None,
         norm_options: dict[str, Any] | None = None,
     ) -> None:
@@ -41,11 +46,19 @@ class SpikingActor(nn.Module):
             raise ValueError(f"a spiking actor needs at least one time step, got {time_steps}")
         self.encoder = PopulationEncoder(obs_dim, population, time_steps, **(encoder_options or {}))
         sizes = (self.encoder.out_features, *hidden, action_dim * population)
-        self.layers = nn.ModuleList(
-            SpikingLayer(a, b, norm=norm, neuron=neuron, time_steps=time_steps, norm_options=norm_options)
-            for a, b in pairwise(sizes)
-        )
-        self.decoder = PopulationDecoder(action_dim, population, time_steps, readout=readout)
+        *inner, last = pairwise(sizes)
+        options: dict[str, Any] = {"norm": norm, "time_steps": time_steps, "norm_options": norm_options}
+        # Each layer a neuron of its own: whoever listens to one hears that one alone.
+        self.layers = nn.ModuleList(SpikingLayer(a, b, neuron=deepcopy(neuron), **options) for a, b in inner)
+        if intralayer == "none":
+            self.layers.append(SpikingLayer(*last, neuron=deepcopy(neuron), **options))
+        else:
+            self.layers.append(
+                IntralayerSpikingLayer(
+                    *last, population=population, connections=intralayer, neuron=deepcopy(neuron), **options
+                )
+            )
+        self.decoder = PopulationDecoder(action_dim, population, time_steps, readout=readout, init=readout_init)
         self.bounds = ActionBounds(action_dim, low, high)
 
     def potential(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:

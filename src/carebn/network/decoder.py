@@ -7,23 +7,37 @@ from torch import Tensor, nn
 
 from carebn.errors import unknown_name
 
-READOUTS = ("membrane", "rate")
+READOUTS = ("membrane", "rate", "max-membrane", "mean-membrane")
+SCALES = ("scaled", "torch")
 
 
 class PopulationDecoder(nn.Module):
     """``decoder(spikes: [T, B, outputs·population]) → [B, outputs]``; each output reads its own population only.
 
-    membrane   a non-spiking neuron sums Σ_t (w·S_t + b); weights and bias start at 1/T of the usual scale, so that the
-               first output equals that of the other read-out
-    rate       w·(mean over t of S_t) + b: PopSAN and the authors' code
+    membrane        a non-spiking neuron sums V_t = V_{t−1} + w·S_t + b; the output is V_T
+    rate            w·(mean over t of S_t) + b: PopSAN and the authors' code
+    max-membrane    the V_t furthest from zero, with its sign: an ablation of ILC-SAN
+    mean-membrane   the mean of V_t over t: another
+
+    ``init="scaled"``: the weights and bias of a membrane start at 1/T of the usual scale, so that its first output
+    equals that of the rate; ``"torch"``: at the usual scale, as in ILC-SAN.
     """
 
     belongs: Tensor
 
-    def __init__(self, outputs: int, population: int = 10, time_steps: int = 5, *, readout: str = "membrane") -> None:
+    def __init__(
+        self,
+        outputs: int,
+        population: int = 10,
+        time_steps: int = 5,
+        *,
+        readout: str = "membrane",
+        init: str = "scaled",
+    ) -> None:
         super().__init__()
-        if readout not in READOUTS:
-            raise ValueError(unknown_name("readout", readout, READOUTS))
+        for what, value, known in (("readout", readout, READOUTS), ("start of the read-out", init, SCALES)):
+            if value not in known:
+                raise ValueError(unknown_name(what, value, known))
         self.outputs = outputs
         self.population = population
         self.readout = readout
@@ -33,7 +47,7 @@ class PopulationDecoder(nn.Module):
         # One small product with a block-diagonal matrix is several times faster than sums over ten numbers each.
         belongs = torch.eye(outputs).repeat_interleave(population, 0)
         self.register_buffer("belongs", belongs, persistent=False)
-        if readout == "membrane":
+        if readout != "rate" and init == "scaled":
             with torch.no_grad():
                 self.weight.div_(time_steps)
                 self.bias.div_(time_steps)
@@ -41,14 +55,32 @@ class PopulationDecoder(nn.Module):
     def forward(self, spikes: Tensor) -> Tensor:
         steps = spikes.shape[0]
         matrix = self.weight.view(-1, 1) * self.belongs
+        if self.readout in ("max-membrane", "mean-membrane"):
+            potentials = (spikes @ matrix + self.bias).cumsum(0)
+            if self.readout == "mean-membrane":
+                return potentials.mean(0)
+            return potentials.gather(0, potentials.detach().abs().argmax(0, keepdim=True))[0]
         counts = spikes.sum(0)
         if self.readout == "rate":
             return torch.addmm(self.bias, counts, matrix, alpha=1 / steps)
         return torch.addmm(self.bias, counts, matrix, beta=steps)
 
 
+Q_READOUTS = ("membrane", "count")
+
+
 class MembraneReadout(nn.Linear):
-    """``readout(spikes: [T, B, in]) → [B, out]``: fully connected non-leaky, non-spiking neurons, Σ_t (W·S_t + b)."""
+    """``readout(spikes: [T, B, in]) → [B, out]``: fully connected non-leaky, non-spiking neurons, Σ_t (W·S_t + b).
+
+    ``kind="count"``: W·(Σ_t S_t) + b, the bias once, as in the authors' code.
+    """
+
+    def __init__(self, in_features: int, out_features: int, kind: str = "membrane") -> None:
+        super().__init__(in_features, out_features)
+        if kind not in Q_READOUTS:
+            raise ValueError(unknown_name("readout of a Q-network", kind, Q_READOUTS))
+        self.kind = kind
 
     def forward(self, spikes: Tensor) -> Tensor:
-        return spikes.sum(0) @ self.weight.t() + spikes.shape[0] * self.bias
+        times = spikes.shape[0] if self.kind == "membrane" else 1
+        return spikes.sum(0) @ self.weight.t() + times * self.bias

@@ -20,7 +20,8 @@ from carebn.norm import Norm
 class FastActor:
     """Reads the actor's parameters and statistics where they are, so it always acts as the actor is now.
 
-    ``FastActor.suits(actor)`` says whether it can: on the CPU, in float32, with deterministic coding.
+    ``FastActor.suits(actor)`` says whether it can: on the CPU, in float32, with deterministic coding and without
+    connections inside a layer.
     """
 
     def __init__(self, actor: SpikingActor) -> None:
@@ -38,8 +39,8 @@ class FastActor:
             and fused.usable(actor.encoder.mean)
             and actor.encoder.mean.dtype == torch.float32
             and actor.encoder.coding == "deterministic"
-            and actor.encoder.observation != "zscore"
-            and all(layer.neuron.kernel_spec() for layer in actor.layers if isinstance(layer, SpikingLayer))
+            and actor.decoder.readout in ("membrane", "rate")
+            and all(type(layer) is SpikingLayer and layer.neuron.kernel_spec() for layer in actor.layers)
         )
 
     def _find(self) -> None:
@@ -57,6 +58,7 @@ class FastActor:
         layers = [layer for layer in actor.layers if isinstance(layer, SpikingLayer)]
         spec = layers[0].neuron.kernel_spec()
         assert spec is not None
+        self._zscore = encoder.zscore
         self._obs_dim, self._steps = encoder.obs_dim, encoder.time_steps
         self._constants = torch.tensor((*spec.constants, *[0.0] * (6 - len(spec.constants))))
         self._encoder_constants = torch.tensor((encoder.threshold, encoder.subtract))
@@ -101,6 +103,9 @@ class FastActor:
         obs = np.ascontiguousarray(obs, dtype=np.float32)
         if not np.isfinite(obs).all():
             raise ValueError("got NaN or infinity in an observation")
+        if self._zscore is not None:
+            with torch.no_grad():
+                obs = self._zscore(torch.from_numpy(obs)).numpy()
         batch = len(obs)
         counts = np.empty((batch, self._weight.size), dtype=np.float32)
         maps = []  # what the kernel reads must outlive the call

@@ -1,6 +1,7 @@
 """A deep spiking Q-network for discrete actions."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
@@ -25,7 +26,7 @@ class SpikingQNetwork(nn.Module):
     """The observation at every step (direct coding) → spiking layers → one membrane per action, whose potential is Q.
 
     Bytes (uint8 observations, such as RAM) are divided by 255, or with ``raw_bytes`` taken as they are. The input is
-    the same at every step, so the first product is computed once.
+    the same at every step, so the first product is computed once. ``readout``: see ``MembraneReadout``.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class SpikingQNetwork(nn.Module):
         hidden: Sequence[int] = (256, 256),
         time_steps: int = 5,
         raw_bytes: bool = False,
+        readout: str = "membrane",
         norm_options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
@@ -45,10 +47,10 @@ class SpikingQNetwork(nn.Module):
         self.raw_bytes = raw_bytes
         sizes = (obs_dim, *hidden)
         self.layers = nn.ModuleList(
-            SpikingLayer(a, b, norm=norm, neuron=neuron, time_steps=time_steps, norm_options=norm_options)
+            SpikingLayer(a, b, norm=norm, neuron=deepcopy(neuron), time_steps=time_steps, norm_options=norm_options)
             for a, b in pairwise(sizes)
         )
-        self.readout = MembraneReadout(hidden[-1], actions)
+        self.readout = MembraneReadout(hidden[-1], actions, readout)
 
     def forward(self, obs: Tensor) -> Tensor:
         x = as_input(obs, self.obs_dim, self.raw_bytes, self.readout.weight.dtype)[None]

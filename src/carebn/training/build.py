@@ -1,12 +1,28 @@
 """From a configuration and an environment's spaces to networks and an agent."""
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from carebn.algorithm import DDPG, DQN, SAC, TD3, Agent, GaussianPolicy
+from carebn.algorithm import (
+    DDPG,
+    DQN,
+    SAC,
+    TD3,
+    Agent,
+    GaussianPolicy,
+    PoissonAgent,
+    ProxyDDPG,
+    ProxyOptions,
+    ProxyTD3,
+    StandardisedAgent,
+)
 from carebn.network import Actor, ANNActor, ANNQNetwork, Critic, QNetwork, SpikingActor, SpikingQNetwork, TwinCritic
+from carebn.network.randomness import is_random
+from carebn.neuron import make_neuron
 from carebn.training import seeds
 from carebn.training.config import TrainConfig
 from carebn.training.environment import Spaces
@@ -23,19 +39,42 @@ def make_agent(config: TrainConfig, spaces: Spaces) -> Agent:
     """Networks from the run's seed, on the run's device, in training mode."""
     device = _device(config.device)
     _check_fit(config, spaces)
-    options = config.algorithm_options()
     with seeds.torch_seeded(seeds.number(config.seed, seeds.NETWORKS)):
-        if spaces.actions is not None:
-            return DQN(_q_network(config, spaces).to(device), spaces.actions, options)
-        actor = _actor(config, spaces)
-        action_dim = len(spaces.action_shape) and spaces.action_shape[0]
-        if config.algo == "ddpg":
-            ddpg_critic = Critic(spaces.obs_dim, action_dim, hidden=(400, 300), action_layer=1)
-            return DDPG(actor.to(device), ddpg_critic.to(device), options)
+        if config.algo == "dqn":
+            assert spaces.actions is not None
+            return DQN(_q_network(config, spaces).to(device), spaces.actions, config.algorithm_options())
+        zscored = config.observation == "zscore"
+        # The agent then works on z-scores, and what it deploys makes them.
+        agent = _actor_critic(replace(config, observation="raw") if zscored else config, spaces, device)
+        if zscored:
+            deployed = _actor(config, spaces).to(device)
+            assert isinstance(deployed, SpikingActor)
+            agent = StandardisedAgent(agent, deployed)
+        return PoissonAgent(agent) if is_random(agent.policy) else agent
+
+
+def _actor_critic(config: TrainConfig, spaces: Spaces, device: torch.device) -> Agent:
+    options = config.algorithm_options()
+    actor = _actor(config, spaces)
+    action_dim = len(spaces.action_shape) and spaces.action_shape[0]
+    if config.algo == "sac":
         critic = TwinCritic(spaces.obs_dim, action_dim).to(device)
-        if config.algo == "td3":
-            return TD3(actor.to(device), critic, options)
         return SAC(GaussianPolicy(actor, spaces.obs_dim).to(device), critic, options)
+    if config.algo == "ddpg":
+        ddpg_critic = Critic(spaces.obs_dim, action_dim, hidden=(400, 300), action_layer=1).to(device)
+        if config.target == "proxy":
+            return ProxyDDPG(actor.to(device), ddpg_critic, options, *_proxy(config, spaces, device))
+        return DDPG(actor.to(device), ddpg_critic, options)
+    critic = TwinCritic(spaces.obs_dim, action_dim).to(device)
+    if config.target == "proxy":
+        return ProxyTD3(actor.to(device), critic, options, *_proxy(config, spaces, device))
+    return TD3(actor.to(device), critic, options)
+
+
+def _proxy(config: TrainConfig, spaces: Spaces, device: torch.device) -> tuple[ANNActor, ProxyOptions]:
+    options = config.proxy_options()
+    bounds = _bounds(spaces)
+    return ANNActor(spaces.obs_dim, len(bounds["low"]), hidden=options.hidden, **bounds).to(device), options
 
 
 def _check_fit(config: TrainConfig, spaces: Spaces) -> None:
@@ -44,6 +83,8 @@ def _check_fit(config: TrainConfig, spaces: Spaces) -> None:
         right = "dqn" if discrete else "td3, ddpg or sac"
         kind = "discrete" if discrete else "continuous"
         raise ValueError(f"{config.env_id} has {kind} actions, which {config.algo} cannot choose; use --algo {right}")
+    if config.raw_bytes and spaces.obs_dtype != np.uint8:
+        raise ValueError(f"--raw-bytes does not apply: {config.env_id} does not give its observations as bytes")
 
 
 def _device(name: str) -> torch.device:
@@ -58,32 +99,57 @@ def _device(name: str) -> torch.device:
     return device
 
 
+def _norm_options(config: TrainConfig) -> dict[str, Any]:
+    return {} if find_method(config.method).norm == "none" else {"momentum": config.norm_momentum}
+
+
 def _spiking_options(config: TrainConfig) -> dict[str, Any]:
-    method = find_method(config.method)
+    norm_options = _norm_options(config)
     return {
-        "norm": method.norm,
-        "neuron": config.neuron,
+        "norm": find_method(config.method).norm,
+        "neuron": make_neuron(config.neuron, surrogate=config.surrogate),
         "hidden": config.hidden,
         "time_steps": config.time_steps,
-        "norm_options": {} if method.norm == "none" else {"init": config.norm_init},
+        "readout": config.readout,
+        "norm_options": norm_options and norm_options | {"init": config.norm_init},
     }
 
 
-def _actor(config: TrainConfig, spaces: Spaces) -> Actor:
-    method = find_method(config.method)
+def _ordinary_options(config: TrainConfig) -> dict[str, Any]:
+    norm = find_method(config.method).norm
+    return {"norm": norm, "hidden": config.hidden, "norm_options": _norm_options(config)}
+
+
+def _bounds(spaces: Spaces) -> dict[str, Any]:
     assert spaces.low is not None
     assert spaces.high is not None
-    bounds: dict[str, Any] = {"low": torch.from_numpy(spaces.low), "high": torch.from_numpy(spaces.high)}
-    if method.spiking:
-        return SpikingActor(spaces.obs_dim, len(spaces.low), **bounds, **_spiking_options(config))
-    return ANNActor(spaces.obs_dim, len(spaces.low), norm=method.norm, hidden=config.hidden, **bounds)
+    return {"low": torch.from_numpy(spaces.low), "high": torch.from_numpy(spaces.high)}
+
+
+def _actor(config: TrainConfig, spaces: Spaces) -> Actor:
+    bounds = _bounds(spaces)
+    if not find_method(config.method).spiking:
+        return ANNActor(spaces.obs_dim, len(bounds["low"]), **bounds, **_ordinary_options(config))
+    return SpikingActor(
+        spaces.obs_dim,
+        len(bounds["low"]),
+        readout_init=config.readout_init,
+        intralayer=config.intralayer,
+        encoder_options={
+            "coding": config.coding,
+            "observation": config.observation,
+            "reset": config.encoder_reset,
+            "mean_range": config.encoder_range,
+            "std": config.encoder_std,
+        },
+        **bounds,
+        **_spiking_options(config),
+    )
 
 
 def _q_network(config: TrainConfig, spaces: Spaces) -> QNetwork:
-    method = find_method(config.method)
     assert spaces.actions is not None
-    if method.spiking:
-        return SpikingQNetwork(spaces.obs_dim, spaces.actions, raw_bytes=config.raw_bytes, **_spiking_options(config))
-    return ANNQNetwork(
-        spaces.obs_dim, spaces.actions, norm=method.norm, hidden=config.hidden, raw_bytes=config.raw_bytes
-    )
+    common: dict[str, Any] = {"obs_dim": spaces.obs_dim, "actions": spaces.actions, "raw_bytes": config.raw_bytes}
+    if find_method(config.method).spiking:
+        return SpikingQNetwork(**common, **_spiking_options(config))
+    return ANNQNetwork(**common, **_ordinary_options(config))

@@ -5,16 +5,17 @@ import json
 import shlex
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from types import UnionType
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 import tyro
 
-from carebn.algorithm import DDPGOptions, DQNOptions, SACOptions, TD3Options
+from carebn.algorithm import ProxyOptions
 from carebn.errors import unknown_name
+from carebn.network.decoder import Q_READOUTS, READOUTS
 from carebn.neuron import NEURONS
+from carebn.training.defaults import ALGORITHMS, WHY_NOT, fill, flag
 from carebn.training.methods import find_method
-
-ALGORITHMS: dict[str, type[Any]] = {"dqn": DQNOptions, "ddpg": DDPGOptions, "td3": TD3Options, "sac": SACOptions}
 
 # Options that say where and how a run is carried out, not what it computes.
 OUTSIDE = ("run_dir", "track", "quiet")
@@ -29,9 +30,9 @@ class TrainConfig:
     algo: Literal["dqn", "ddpg", "td3", "sac"] = "td3"
     """Learning algorithm: dqn for discrete actions, the others for continuous ones."""
     method: str = "care-bn"
-    """What learns: care-bn, bn, ca, re, tdbn, bntt, tebn, tab, vanilla, pop-san, mdc-san, ann, ann-care."""
+    """What learns: care-bn, vanilla, ann, ...; `carebn methods` lists them all."""
     neuron: str = "default"
-    """lif, clif, dn or dn-authors. Default: clif for an actor, lif for a Q-network, as in the paper."""
+    """lif, clif, dn or dn-authors. Default: the method's, else clif for an actor and lif for a Q-network."""
     seed: int = 0
     """All randomness comes from it: the same seed gives the same files."""
     total_timesteps: int = 1_025_000
@@ -45,8 +46,12 @@ class TrainConfig:
     import_modules: Annotated[tuple[str, ...], tyro.conf.arg(name="import")] = ()
     """Python modules to import first, which register environments of your own."""
 
-    learning_starts: int = 25_000
-    """Uniform random steps before learning. More: a broader first impression, a later start."""
+    learning_starts: int | None = None
+    """Steps before learning. More: a broader first impression, a later start. Default: 25,000."""
+    random_steps: int | None = None
+    """Uniform random actions at the beginning. Default: until learning starts."""
+    update_interval: int | None = None
+    """Learn every so many steps, making as many updates at once. Larger: a steadier policy within it. Default: 1."""
     buffer_size: int = 1_000_000
     """Transitions kept for replay. Fewer: less memory, and old behaviour is forgotten sooner."""
     batch_size: int | None = None
@@ -66,12 +71,47 @@ class TrainConfig:
     epsilon_decay_steps: int | None = None
     """Updates until exploration is down to a tenth (dqn). More: explores longer. Default: the paper's table."""
 
+    target: Literal["default", "polyak", "proxy"] = "default"
+    """Target actor (td3, ddpg): a slow copy, or an ordinary network that imitates the actor. Default: polyak."""
+    proxy_hidden: tuple[int, ...] | None = None
+    """Hidden layer sizes of the proxy. Default: its authors' table, by neuron."""
+    proxy_learning_rate: float | None = None
+    """Step size of the proxy. Larger: it imitates faster, less smoothly. Default: its authors' table, by neuron."""
+    proxy_updates: int | None = None
+    """Imitation steps per update. More: a closer, costlier imitation. Default: 3."""
+
     time_steps: int = 5
     """Simulation steps per decision. More: finer actions, proportionally slower and costlier."""
     hidden: tuple[int, ...] = (256, 256)
     """Hidden layer sizes of the actor or Q-network."""
+    surrogate: Literal["default", "rectangle", "triangle", "sigmoid", "tanh"] = "default"
+    """Slope that stands for the derivative of a spike. Default: rectangle."""
+    coding: Literal["default", "deterministic", "poisson", "analogue"] = "default"
+    """How the encoder speaks: spikes by integration, random spikes, or numbers. Default: deterministic."""
+    observation: Literal["default", "tanh", "zscore", "raw"] = "default"
+    """What the encoder sees. zscore: running standardisation, for the critic too. Default: tanh."""
+    encoder_reset: Literal["default", "spike", "threshold"] = "default"
+    """What an encoder spike subtracts: 1, or the threshold of 0.999. Default: spike."""
+    encoder_range: float | None = None
+    """Receptive fields start evenly between minus and plus this. Default: 1."""
+    encoder_std: float | None = None
+    """Width of the receptive fields at the start. Default: the square root of 0.05."""
+    readout: Literal["default", "membrane", "rate", "max-membrane", "mean-membrane", "count"] = "default"
+    """From spikes to numbers: actors membrane, rate, max- or mean-membrane; Q-networks membrane or count."""
+    readout_init: Literal["default", "scaled", "torch"] = "default"
+    """A membrane's weights start at 1/T of torch's scale, so that it starts as a rate, or at that scale itself."""
+    intralayer: Literal["default", "none", "intra", "no-bias", "no-self", "no-lateral", "bias", "self", "lateral"] = (
+        "default"
+    )
+    """Connections inside the output populations (ILC-SAN, and its ablations). Default: none."""
+    norm_momentum: float | None = None
+    """Weight of what is new in the moving statistics (care, ca: in their error estimates). Default: as published."""
     norm_init: Literal["own", "care"] = "own"
     """Where γ and β of a normaliser start: as published, or as CaRe-BN's, so that only the statistics differ."""
+    conversion_steps: int | None = None
+    """Simulation steps of the spiking policy that an ANN is converted to (ann-snn, crpi). Default: 100."""
+    residual_alpha: float | None = None
+    """Share of the residual potentials that is carried over (crpi). Default: 0.3."""
     raw_bytes: bool = False
     """Give byte observations (Atari RAM) to the network as they are, not divided by 255."""
 
@@ -98,12 +138,19 @@ class TrainConfig:
             "recalibration_batches", "checkpoint_interval", "log_interval",
         ):  # fmt: skip
             if getattr(self, name) < 1:
-                raise ValueError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
-        if self.seed < 0 or self.learning_starts < 0:
-            raise ValueError("--seed and --learning-starts must not be negative")
-        if not self.hidden or min(self.hidden) < 1:
-            raise ValueError(f"--hidden needs one or more sizes above zero, got {self.hidden}")
+                raise ValueError(f"{flag(name)} must be at least 1, got {getattr(self, name)}")
+        if self.seed < 0:
+            raise ValueError(f"--seed must not be negative, got {self.seed}")
+        for name in ("hidden", "proxy_hidden"):
+            sizes = getattr(self, name)
+            if sizes is not None and (not sizes or min(sizes) < 1):
+                raise ValueError(f"{flag(name)} needs one or more sizes above zero, got {sizes}")
         method = find_method(self.method)
+        if method.algorithms and self.algo not in method.algorithms:
+            raise ValueError(
+                f"method {self.method} is defined for {' and '.join(method.algorithms)}, not for {self.algo}"
+                + ("; --method vanilla is a Q-network with the neurons of your choice" if self.algo == "dqn" else "")
+            )
         neuron = self.neuron
         if not method.spiking:
             if neuron not in ("default", "none"):
@@ -111,41 +158,58 @@ class TrainConfig:
             neuron = "none"
         else:
             if neuron == "default":
-                neuron = method.neuron or ("lif" if self.algo == "dqn" else "clif")
+                paper = "lif" if self.algo == "dqn" else "clif"
+                neuron = method.neuron or method.preset(self.env_id).get("neuron", paper)
             if neuron not in NEURONS:
                 raise ValueError(unknown_name("neuron", neuron, NEURONS))
             if method.neuron is not None and neuron != method.neuron:
                 raise ValueError(f"method {self.method} means {method.neuron} neurons; for others use --method vanilla")
-        filled: dict[str, Any] = {"neuron": neuron}
-        table = asdict(ALGORITHMS[self.algo]())
-        rates = {"critic_learning_rate": "learning_rate"} if self.algo == "dqn" else {}
-        for name in (
-            "batch_size", "gamma", "tau", "actor_learning_rate", "critic_learning_rate", "exploration_noise",
-            "target_interval", "epsilon_decay_steps",
+        for name in ("time_steps", "norm_init", "raw_bytes"):  # with a default that is always there
+            why = WHY_NOT[name](self, method)
+            if why and getattr(self, name) != getattr(TrainConfig, name):
+                raise ValueError(f"{flag(name)} does not apply: {why}")
+        full = fill(replace(self, neuron=neuron), method)
+        full._check_words(method.spiking)
+        full._check_numbers()
+        assert full.learning_starts is not None
+        return replace(full, learning_starts=max(2, full.learning_starts))  # a batch needs transitions to come from
+
+    def _check_words(self, spiking: bool) -> None:
+        readouts = Q_READOUTS if self.algo == "dqn" else READOUTS
+        if self.readout not in (*readouts, "none"):
+            kind = "a Q-network" if self.algo == "dqn" else "an actor"
+            raise ValueError(f"--readout {self.readout} is not one of {kind}: it has {', '.join(readouts)}")
+        if self.readout == "rate" and self.readout_init == "torch":
+            raise ValueError("--readout-init torch does not apply: a rate read-out starts at torch's scale anyway")
+        if self.target == "proxy" and not spiking:
+            raise ValueError(f"--target proxy stands in for a spiking target, and method {self.method} has none")
+
+    def _check_numbers(self) -> None:
+        for name, least in (
+            ("batch_size", 2), ("learning_starts", 0), ("random_steps", 0), ("update_interval", 1),
+            ("proxy_updates", 1), ("conversion_steps", 1), ("target_interval", 1), ("epsilon_decay_steps", 1),
         ):  # fmt: skip
-            key = rates.get(name, name)
-            if getattr(self, name) is None:
-                filled[name] = table.get(key)
-            elif key not in table:
-                raise ValueError(f"--{name.replace('_', '-')} does not apply to {self.algo}")
-        full = replace(self, **filled)
-        assert full.batch_size is not None
-        if full.batch_size < 2:
-            raise ValueError(f"--batch-size must be at least 2, got {full.batch_size}")
-        if full.gamma is not None and not 0 <= full.gamma <= 1:
-            raise ValueError(f"--gamma must lie in [0, 1], got {full.gamma}")
-        if full.tau is not None and not 0 < full.tau <= 1:
-            raise ValueError(f"--tau must lie in (0, 1], got {full.tau}")
-        for name in ("actor_learning_rate", "critic_learning_rate"):
-            rate = getattr(full, name)
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{flag(name)} must be at least {least}, got {value}")
+        for name in ("gamma", "residual_alpha"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise ValueError(f"{flag(name)} must lie in [0, 1], got {value}")
+        for name in ("tau", "norm_momentum"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= 1:
+                raise ValueError(f"{flag(name)} must lie in (0, 1], got {value}")
+        for name in ("actor_learning_rate", "critic_learning_rate", "proxy_learning_rate"):
+            rate = getattr(self, name)
             if rate is not None and not 0 < rate < float("inf"):
-                option = name.replace("_", "-")
-                raise ValueError(f"--{option} must be a learning rate above zero and finite, got {rate}")
-        if full.exploration_noise is not None and not 0 <= full.exploration_noise < float("inf"):
-            raise ValueError(f"--exploration-noise must not be negative, got {full.exploration_noise}")
-        if self.learning_starts < 2:
-            full = replace(full, learning_starts=2)  # a batch needs transitions to come from
-        return full
+                raise ValueError(f"{flag(name)} must be a learning rate above zero and finite, got {rate}")
+        for name in ("encoder_range", "encoder_std"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"{flag(name)} must be above zero and finite, got {value}")
+        if self.exploration_noise is not None and not 0 <= self.exploration_noise < float("inf"):
+            raise ValueError(f"--exploration-noise must not be negative, got {self.exploration_noise}")
 
     def algorithm_options(self) -> Any:
         table = ALGORITHMS[self.algo]
@@ -154,6 +218,20 @@ class TrainConfig:
         if self.algo == "dqn":
             given["learning_rate"] = self.critic_learning_rate
         return table(**{name: value for name, value in given.items() if value is not None})
+
+    def proxy_options(self) -> ProxyOptions:
+        assert self.proxy_hidden is not None
+        assert self.proxy_learning_rate is not None
+        assert self.proxy_updates is not None
+        return ProxyOptions(self.proxy_hidden, self.proxy_learning_rate, self.proxy_updates)
+
+    def conversion(self) -> dict[str, Any] | None:
+        """How the trained ANN becomes spiking when the run ends; None: it does not."""
+        rule = find_method(self.method).conversion
+        if rule is None:
+            return None
+        chosen = {"time_steps": self.conversion_steps, "alpha": self.residual_alpha}
+        return {name: chosen.get(name, value) for name, value in rule.items()}
 
     def as_json(self) -> dict[str, Any]:
         """What the run computes, free of paths."""
@@ -168,9 +246,10 @@ class TrainConfig:
         if unknown:
             raise ValueError(f"the configuration has an option that this version does not know: {unknown[0]!r}")
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
-        for f in fields(cls):
-            if f.name in values and not _has_type_of(f.default, values[f.name]):
-                raise ValueError(f"option {f.name!r} has a value of the wrong type: {values[f.name]!r}")
+        hints = get_type_hints(cls)
+        for name, value in values.items():
+            if not _has_type(hints[name], value):
+                raise ValueError(f"option {name!r} has a value of the wrong type: {value!r}")
         return cls(**values)
 
     def name(self) -> str:
@@ -187,12 +266,12 @@ class TrainConfig:
     def command(self) -> str:
         """The command that makes this run, with every option that differs from its default."""
         words = ["carebn", "train"]
-        default = TrainConfig(algo=self.algo, method=self.method, neuron=self.neuron).checked()
+        default = TrainConfig(self.env_id, self.algo, self.method, self.neuron).checked()
         for name, value in self.as_json().items():
             if name in ("env_id", "algo", "method", "neuron", "seed") or value != _plain(getattr(default, name)):
                 if value is None or (name == "neuron" and value == "none"):
                     continue
-                option = "--import" if name == "import_modules" else f"--{name.replace('_', '-')}"
+                option = "--import" if name == "import_modules" else flag(name)
                 if isinstance(value, bool):
                     words.append(option if value else option.replace("--", "--no-", 1))
                 else:
@@ -200,14 +279,16 @@ class TrainConfig:
         return shlex.join(words)
 
 
-def _has_type_of(default: Any, value: Any) -> bool:
+def _has_type(hint: Any, value: Any) -> bool:
     """Whether a value read from a file is of the kind that the option holds."""
-    if default is None:  # an optional number
-        return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
-    if isinstance(default, tuple):
-        items = str if default == () else int
-        return isinstance(value, tuple) and all(type(item) is items for item in value)
-    return type(value) is type(default)
+    kind, parts = get_origin(hint), get_args(hint)
+    if kind in (Union, UnionType):
+        return any(_has_type(part, value) for part in parts)
+    if kind is Literal:
+        return isinstance(value, str)
+    if kind is tuple:
+        return isinstance(value, tuple) and all(type(item) is parts[0] for item in value)
+    return type(value) is hint or (hint is float and type(value) is int)
 
 
 def _plain(value: Any) -> Any:

@@ -39,6 +39,11 @@ class Run:
     def __init__(self, config: TrainConfig) -> None:
         self.config = config = config.checked()
         torch.set_num_threads(config.threads)
+        assert config.learning_starts is not None
+        assert config.random_steps is not None
+        assert config.update_interval is not None
+        self.learning_starts, self.random_steps = config.learning_starts, config.random_steps
+        self.update_interval = config.update_interval
         self.directory = config.run_dir if config.run_dir is not None else Path("runs") / config.name()
         self.env = make_env(config.env_id, config.import_modules)
         self.spaces = spaces_of(self.env, config.env_id)
@@ -75,6 +80,10 @@ class Run:
                 raise ValueError(f"{config_file} is not readable as JSON; is this a run directory?") from error
             if not isinstance(theirs, dict):
                 raise ValueError(f"{config_file} does not hold a configuration; is this a run directory?")
+            # Written by an earlier version: what it did not know yet was at its default.
+            missing = ours.keys() - theirs.keys()
+            known = {k: v for k, v in theirs.items() if k in ours}
+            theirs |= {k: v for k, v in TrainConfig.from_json(known).checked().as_json().items() if k in missing}
             different = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))
             if different:
                 k = different[0]
@@ -183,7 +192,7 @@ class Run:
     def _one_step(self) -> None:
         config, spaces = self.config, self.spaces
         action: Any
-        if self.step < config.learning_starts:
+        if self.step < self.random_steps:
             rng = self.streams["warm_up"]
             if spaces.actions is not None:
                 action = int(rng.integers(spaces.actions))
@@ -203,11 +212,12 @@ class Run:
         self.obs = next_obs
         self.episode_return += reward
         self.step += 1
-        if self.step > config.learning_starts:
-            # Losses that are not computed at every step are logged as they last were.
-            self.losses |= {
-                name: float(x) for name, x in self.agent.update(self.replay, self.streams["update"]).items()
-            }
+        if self.step > self.learning_starts:
+            for _ in range(self.update_interval if self.step % self.update_interval == 0 else 0):
+                # Losses that are not computed at every step are logged as they last were.
+                self.losses |= {
+                    name: float(x) for name, x in self.agent.update(self.replay, self.streams["update"]).items()
+                }
             for name, loss in self.losses.items():
                 if not math.isfinite(loss):
                     raise NonFiniteError(f"{name} became {loss} at step {self.step:,}; {KEPT}")

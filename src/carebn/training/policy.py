@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from carebn.network.converted import Converted, Simulation, shaped_like
 from carebn.network.inference import FastActor
+from carebn.network.randomness import is_random, seed_of, seeded
 from carebn.training.build import make_policy
 from carebn.training.config import TrainConfig
 from carebn.training.environment import make_env, spaces_of
@@ -29,6 +30,7 @@ class Policy:
     def __init__(self, network: nn.Module, config: TrainConfig, obs_dim: int, obs_dtype: Any) -> None:
         self.network = network.eval().requires_grad_(False)
         self._fast = FastActor(network) if FastActor.suits(network) else None
+        self._random = is_random(network)
         self.config = config
         self.obs_dim = obs_dim
         self.obs_dtype = obs_dtype
@@ -57,23 +59,40 @@ class Policy:
         else:
             if not np.isfinite(batch).all():
                 raise ValueError("got NaN or infinity in an observation")
-            with torch.no_grad():
-                out, state = self._decide(torch.from_numpy(batch), state, episode_start)
-            action = (out.argmax(-1) if self.config.algo == "dqn" else out).numpy()
+            if self._random:
+                action, state = self._each_by_itself(batch), None
+            else:
+                action, state = self._decide(batch, state, episode_start)
         return (action[0] if obs.ndim == 1 else action), state
 
     def _decide(
-        self, obs: Tensor, state: NDArray[Any] | None, episode_start: NDArray[np.bool_] | bool | None
-    ) -> tuple[Tensor, NDArray[Any] | None]:
-        if not isinstance(self.network, Converted):
-            return self.network(obs), None
-        carried = None
-        if self.stateful and state is not None:
-            carried = torch.from_numpy(np.array(state, dtype=np.float32))
-            if episode_start is not None:
-                carried[np.array(np.broadcast_to(episode_start, len(carried)))] = 0
-        out, kept = self.network.decide(obs, carried)
-        return out, None if kept is None else kept.numpy()
+        self,
+        batch: NDArray[Any],
+        state: NDArray[Any] | None = None,
+        episode_start: NDArray[np.bool_] | bool | None = None,
+    ) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        obs = torch.from_numpy(batch)
+        kept: Tensor | None = None
+        with torch.no_grad():
+            if isinstance(self.network, Converted):
+                carried = None
+                if self.stateful and state is not None:
+                    carried = torch.from_numpy(np.array(state, dtype=np.float32))
+                    if episode_start is not None:
+                        carried[np.array(np.broadcast_to(episode_start, len(carried)))] = 0
+                out, kept = self.network.decide(obs, carried)
+            else:
+                out = self.network(obs)
+        action = (out.argmax(-1) if self.config.algo == "dqn" else out).numpy()
+        return action, None if kept is None else kept.numpy()
+
+    def _each_by_itself(self, batch: NDArray[Any]) -> NDArray[Any]:
+        """Random spikes drawn from the observation, so that an action depends on nothing else."""
+        actions = []
+        for row in batch:
+            with seeded(seed_of(row)):
+                actions.append(self._decide(row[None])[0])
+        return np.concatenate(actions)
 
 
 def read_config(run_dir: Path | str) -> TrainConfig:
@@ -91,7 +110,7 @@ def _read(run_dir: Path | str) -> tuple[TrainConfig, dict[str, Any] | None]:
     try:
         data = json.loads(path.read_bytes())
         conversion = data.pop("conversion", None) if isinstance(data, dict) else None
-        return TrainConfig.from_json(data), conversion
+        return TrainConfig.from_json(data).checked(), conversion
     except FileNotFoundError:
         raise ValueError(f"{run_dir} is not a run directory: it has no config.json") from None
     except (ValueError, TypeError) as error:

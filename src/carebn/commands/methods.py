@@ -1,0 +1,62 @@
+"""``carebn methods``."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from carebn.training.methods import METHODS, TASKS, find_method
+
+FILE_WIDTH = 500  # a terminal cuts a line that is too long; in a file or a pipe it is whole
+
+
+@dataclass(frozen=True)
+class Config:
+    """List the methods that can be trained: a line each, or all about one."""
+
+    name: tyro.conf.Positional[str | None] = None
+    """A method, to see everything about it."""
+
+
+def _words(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _table() -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title, width in (("method", 16), ("gain in the paper", 37), ("what learns", None), ("differs by", None)):
+        table.add_column(title, no_wrap=True, overflow="ellipsis", min_width=width)
+    for name, method in METHODS.items():
+        differences = ", ".join(f"{key} {_words(value)}" for key, value in method.differences().items())
+        scores = ", ".join(score.short() for score in method.scores)
+        table.add_row(name, scores or "–", method.summary, differences or "–")
+    return table
+
+
+def _show(name: str, console: Console) -> None:
+    method = find_method(name)
+    console.print(f"{name}: {method.summary} ({method.source})")
+    for key, value in method.differences().items():
+        console.print(f"  {key} = {_words(value)}")
+    if method.algorithms:
+        console.print(f"  with --algo {', '.join(method.algorithms)}")
+    for score in method.scores:
+        console.print(f"published: {score.short()} ({score.where})")
+        for task, value in zip(TASKS, score.returns, strict=False):
+            console.print(f"  {task} {value}")
+
+
+def run(config: Config) -> int:
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = FILE_WIDTH
+    if config.name is not None:
+        _show(config.name, console)
+        return 0
+    with console.capture() as table:
+        console.print(_table())
+    print("\n".join(line.rstrip() for line in table.get().splitlines()))
+    console.print("\ngain: average over five MuJoCo tasks with TD3, against the ANN. `carebn methods NAME` tells all.")
+    return 0
