@@ -1,8 +1,10 @@
 """``carebn train``."""
 
+import json
 import sys
 
 from carebn.training import InterruptedRun, Run, TrainConfig
+from carebn.training.conversion import finish_conversion
 from carebn.training.curve import plot_curve
 
 Config = TrainConfig
@@ -20,6 +22,12 @@ def run(config: TrainConfig) -> int:
         print(f"this run is complete: {run.directory}")
     if run.best is not None:
         print(f"best mean return: {run.best:.1f}")
-    print(f"policy: {run.directory / 'policy.safetensors'}\nlearning curve: {picture}")
-    print(f"next: carebn evaluate {run.directory}")
+    policy = run.directory
+    converted = finish_conversion(run.directory)
+    if converted is not None:
+        score = json.loads((converted / "evaluation.json").read_bytes())["mean_return"]
+        print(f"converted to a spiking policy: mean return {score:.1f}")
+        policy = converted
+    print(f"policy: {policy / 'policy.safetensors'}\nlearning curve: {picture}")
+    print(f"next: carebn evaluate {policy}")
     return 0

@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 
 from carebn.network.conversion import Conversion, convert
 from carebn.network.converted import Converted
+from carebn.training import seeds
 from carebn.training.checkpoint import CheckpointStore, Damaged
+from carebn.training.environment import make_env
+from carebn.training.evaluation import play
 from carebn.training.files import as_json, sha256, write_atomically
 from carebn.training.methods import find_method
 from carebn.training.policy import Policy, load, read_config, read_conversion
@@ -85,3 +88,28 @@ def save_converted(policy: Policy, record: dict[str, Any], directory: Path) -> N
         write_atomically(config_file, config)  # last: with it the directory becomes a policy
     except OSError as error:
         raise OSError(f"cannot write to {directory} ({error.strerror}); choose another --out") from error
+
+
+def finish_conversion(run_dir: Path) -> Path | None:
+    """The last act of a method that converts its ANN (ann-snn, crpi): the converted policy and its evaluation.
+
+    It is played with the seeds of the run's own evaluations; ``evaluation.json`` has the returns. None for any other
+    method.
+    """
+    config = read_config(run_dir)
+    options = config.conversion()
+    if options is None:
+        return None
+    policy, record = convert_run(run_dir, Conversion(**options))
+    directory = run_dir / directory_name(record)
+    save_converted(policy, record, directory)
+    episodes = config.eval_episodes
+    envs = [make_env(config.env_id, config.import_modules) for _ in range(episodes)]
+    result = play(
+        policy.predict, envs, [seeds.number(config.seed, seeds.EVALUATION, i) for i in range(episodes)], config.env_id
+    )
+    for env in envs:
+        env.close()
+    scores = {"mean_return": result.mean, "std_return": result.std, "returns": result.returns}
+    write_atomically(directory / "evaluation.json", as_json(scores))
+    return directory

@@ -103,7 +103,7 @@ METHODS: dict[str, Method] = {
         "Xu et al., ICML 2026",
         (Score("its own paper, read second-hand", text="72.26 % of its ANN at T = 8"),),
         spiking=False,
-        conversion={"rule": "ltb", "time_steps": 100, "residual": "crpi", "alpha": 0.3},
+        conversion={"rule": "max", "time_steps": 100, "residual": "crpi", "alpha": 0.3},
     ),
     "vanilla": Method(
         "spiking actor without a normaliser",
