@@ -12,6 +12,7 @@ from carebn.errors import unknown_name
 COMMANDS = {
     "train": "train an agent; the same command again resumes it",
     "evaluate": "play noise-free episodes with a trained policy",
+    "export": "turn a trained policy into a file for a chip, a microcontroller or another runtime",
 }
 
 

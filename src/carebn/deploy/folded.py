@@ -166,7 +166,7 @@ class Folded:
     # --- as a file ---------------------------------------------------------------------------------------------------
 
     def _arrays(self) -> dict[str, Array]:
-        arrays = {f"encoder.{name}": getattr(self.encoder, name) for name in ("offset", "divisor", "mean", "precision")}
+        arrays = {f"encoder.{name}": value for name, value in vars(self.encoder).items() if _is_array(value)}
         for i, layer in enumerate(self.layers):
             arrays |= {f"layers.{i}.weight": layer.weight, f"layers.{i}.bias": layer.bias}
             if layer.scale is not None:
@@ -178,19 +178,11 @@ class Folded:
 
     def _description(self) -> dict[str, Any]:
         """Everything that is not an array."""
-        encoder = self.encoder
         return {
             "format": FORMAT,
             "version": VERSION,
             "time_steps": self.time_steps,
-            "encoder": {
-                "coding": encoder.coding,
-                "byte_observations": encoder.byte_observations,
-                "squash": encoder.squash,
-                "limit": encoder.limit,
-                "threshold": encoder.threshold,
-                "subtract": encoder.subtract,
-            },
+            "encoder": {name: value for name, value in vars(self.encoder).items() if not _is_array(value)},
             "neurons": [
                 {"kind": layer.neuron.kind, "constants": dict(layer.neuron.constants)} for layer in self.layers
             ],
@@ -246,6 +238,10 @@ def _build(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Fold
         readout_bias=wide["readout.bias"],
         bounds=Bounds(**bounds) if bounds else None,
     )
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
 
 
 def _known(what: str, name: str, known: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from carebn.deploy.folded import Array, Encoder, Folded, Layer
+from carebn.deploy.folded import Array, Bounds, Encoder, Folded, Layer
 
 
 class Trace(NamedTuple):
@@ -74,11 +74,11 @@ class DeployedPolicy:
 
     def encode(self, obs: NDArray[Any]) -> Array:
         """What the first layer receives, [T, B, F] or [1, B, F]: for a chip that runs the layers alone."""
-        return _encode(self.network, checked(obs, self.network.encoder))
+        return encode(self.network.encoder, self.network.time_steps, checked(obs, self.network.encoder))
 
     def decode(self, values: Array) -> Array:
         """From the read-out's potentials to actions, or values of a discrete policy."""
-        return _decode(self.network, values)
+        return decode(self.network.bounds, values)
 
 
 def load(path: Path | str, compiled: bool | None = None) -> DeployedPolicy:
@@ -111,18 +111,18 @@ def checked(obs: NDArray[Any], encoder: Encoder) -> NDArray[np.float32]:
 
 def trace(network: Folded, obs: NDArray[np.float32], with_margins: bool = False) -> Trace:
     margins = np.full(len(obs), np.inf)
-    x = _encode(network, obs, margins if with_margins else None)
+    x = encode(network.encoder, network.time_steps, obs, margins if with_margins else None)
     spikes = [x]
     for layer in network.layers:
         current = _currents(layer, x, network.time_steps)
         x = _NEURONS[layer.neuron.kind](layer, current, margins if with_margins else None)
         spikes.append(x)
-    values = _decode(network, x.sum(0) @ network.readout_weight + network.readout_bias)
+    values = decode(network.bounds, x.sum(0) @ network.readout_weight + network.readout_bias)
     return Trace(spikes, margins, values)
 
 
-def _encode(network: Folded, obs: NDArray[np.float32], margins: Array | None = None) -> Array:
-    encoder = network.encoder
+def encode(encoder: Encoder, steps: int, obs: NDArray[np.float32], margins: Array | None = None) -> Array:
+    """What the first layer receives: [T, B, F], or [1, B, F] where it is the same at every step."""
     x = (obs - encoder.offset) / encoder.divisor
     if encoder.squash == "tanh":
         x = np.tanh(x)
@@ -134,7 +134,7 @@ def _encode(network: Folded, obs: NDArray[np.float32], margins: Array | None = N
     a = np.exp(-(u * u * 0.5)).reshape(len(obs), -1)
     if encoder.coding == "analogue":
         return a[None]
-    spikes = np.empty((network.time_steps, *a.shape))
+    spikes = np.empty((steps, *a.shape))
     v = np.zeros_like(a)
     for spike in spikes:
         v = v + a
@@ -159,8 +159,8 @@ def _currents(layer: Layer, x: Array, steps: int) -> Array:
     return z if len(z) == steps else np.broadcast_to(z, (steps, *z.shape[1:]))
 
 
-def _decode(network: Folded, values: Array) -> Array:
-    bounds = network.bounds
+def decode(bounds: Bounds | None, values: Array) -> Array:
+    """Actions within their bounds; without bounds, the values themselves."""
     if bounds is None:
         return values
     return np.clip(bounds.middle + bounds.reach * np.tanh(values), bounds.low, bounds.high)
