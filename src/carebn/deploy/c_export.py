@@ -72,7 +72,7 @@ def as_exported(network: Folded, weights: str) -> Folded:
     layers = []
     for layer, other in zip(network.layers, rounded.layers, strict=True):
         levels, factor = quantise(layer.weight)
-        layers.append(replace(other, weight=levels * factor.astype(np.float32).astype(np.float64)))
+        layers.append(replace(other, weight=levels.astype(np.float64) * factor.astype(np.float32)))
     return replace(rounded, layers=tuple(layers))
 
 

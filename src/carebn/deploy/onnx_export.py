@@ -57,6 +57,7 @@ def to_onnx(network: Folded, dtype: type[np.floating[Any]] = np.float32) -> onnx
     total = x[0] if len(x) == 1 else g("Sum", *x)
     values = g("Squeeze", g("MatMul", total, g.constant(network.readout_weight)), g.constant([0], np.int64))
     values = g("Add", values, g.constant(network.readout_bias))
+    outputs: list[tuple[str, int, list[str | int | None]]]
     if network.bounds is None:
         g("Cast", values, out="values", to=TensorProto.FLOAT)
         g("ArgMax", values, out="action", axis=1, keepdims=0)
@@ -166,7 +167,7 @@ def _dn(g: _Graph, layer: Layer, currents: list[str]) -> list[str]:
     p = {name: g.constant(value) for name, value in layer.neuron.constants.items()}
     zero = g.constant(0.0)
     c = v = u = fired = ""
-    spikes = []
+    spikes: list[str] = []
     for t, x in enumerate(currents):
         if t == 0:  # from a state of zeros
             c, v, u = x, x, g("Mul", x, zero)

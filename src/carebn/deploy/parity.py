@@ -1,8 +1,9 @@
 """Is what was exported the policy that was trained? Both are asked about the same observations.
 
-Values must agree to 1e-5; to more where they are so large (above 100) that float32 itself is coarser. One thing is forgiven to float32: where a
-neuron's potential lies within rounding of its threshold, float32 cannot say whether it fires, and one spike more or
-less changes the action. Such observations are counted, few are allowed, and in float64 none.
+Values must agree to 1e-5; to more where they are so large (above 100) that float32 itself is coarser. One thing is
+forgiven to float32: where a neuron's potential lies within rounding of its threshold, float32 cannot say whether it
+fires, and one spike more or less changes the action. Such observations are counted, few are allowed, and in float64
+none.
 """
 
 import copy
