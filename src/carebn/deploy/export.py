@@ -24,7 +24,7 @@ from carebn.deploy.runtime import DeployedPolicy, load
 from carebn.errors import unknown_name
 from carebn.training.environment import make_env
 from carebn.training.evaluation import evaluate
-from carebn.training.files import as_json, flush_directory, sha256, write_atomically
+from carebn.training.files import as_json, flush_directory, sha256, write_file
 from carebn.training.policy import Policy
 
 PRECISIONS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
@@ -152,19 +152,21 @@ def export(
             raise ValueError(f"--{what} {value} is not available for --to {to}; it has {', '.join(known)}")
     _check_writable(out)
     network = fold(policy.network, byte_observations=policy.obs_dtype == np.uint8)
-    hidden = out.with_name(f".{out.name}.part")
+    about = Path(f"{out}.json")
+    hidden, hidden_about = (path.with_name(f".{path.name}.part") for path in (out, about))
     try:
         form.write(network, hidden, options)
         report = _checked(policy, network, form, to, options, hidden, obs, source, episodes)
-        digest = sha256(hidden.read_bytes())
-        write_atomically(Path(f"{out}.json"), as_json(report.as_json(digest)))
+        write_file(hidden_about, as_json(report.as_json(sha256(hidden.read_bytes()))))
         os.replace(hidden, out)
+        os.replace(hidden_about, about)
         flush_directory(out.parent)
     except OSError as error:
         raise OSError(f"cannot write {out}: {error.strerror or error}") from error
     finally:
-        with suppress(OSError):
-            hidden.unlink(missing_ok=True)
+        for path in (hidden, hidden_about):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
     return report
 
 
@@ -248,7 +250,7 @@ def _recorded(segments: Sequence[Path], count: int) -> NDArray[Any] | None:
 def _random_episodes(policy: Policy, count: int) -> NDArray[Any]:
     env = make_env(policy.config.env_id, policy.config.import_modules)
     env.action_space.seed(0)
-    rows = []
+    rows: list[NDArray[Any]] = []
     obs, _ = env.reset(seed=0)
     while len(rows) < count:
         rows.append(np.array(obs, dtype=policy.obs_dtype))

@@ -158,8 +158,8 @@ class NIRPolicy:
     def encode(self, obs: NDArray[Any]) -> Array:
         """[T, B, inputs]."""
         x = encode(self.encoder, self.time_steps, checked(obs, self.encoder))
-        x = np.broadcast_to(x, (self.time_steps, *x.shape[1:]))
-        return np.concatenate([x, np.ones((*x.shape[:2], 1))], -1) if self.always_on else np.ascontiguousarray(x)
+        x = np.array(np.broadcast_to(x, (self.time_steps, *x.shape[1:])))
+        return np.concatenate([x, np.ones((*x.shape[:2], 1))], -1) if self.always_on else x
 
     def decode(self, outputs: NDArray[Any]) -> Array:
         """Actions (or values) from the graph's outputs [T, B, outputs]."""

@@ -131,7 +131,7 @@ def encode(encoder: Encoder, steps: int, obs: NDArray[np.float32], margins: Arra
     if encoder.coding == "direct":
         return x[None]
     u = (x[:, :, None] - encoder.mean) * encoder.precision
-    a = np.exp(-(u * u * 0.5)).reshape(len(obs), -1)
+    a = np.exp(-(u * u * 0.5)).reshape(len(obs), encoder.outputs)
     if encoder.coding == "analogue":
         return a[None]
     spikes = np.empty((steps, *a.shape))
@@ -148,11 +148,11 @@ def _currents(layer: Layer, x: Array, steps: int) -> Array:
     """[T, B, outputs], from [T, B, inputs], or from [1, B, inputs] where the input is the same at every step."""
     weight = layer.weight
     rows = x.reshape(-1, layer.inputs)
-    if len(rows) <= steps:  # one observation
+    if 0 < len(rows) <= steps:  # one observation
         active = np.flatnonzero(rows.any(0))
         if 2 * len(active) < layer.inputs:
             rows, weight = rows[:, active], weight[active]
-    z = (rows @ weight).reshape(*x.shape[:2], -1)
+    z = (rows @ weight).reshape(*x.shape[:2], layer.outputs)
     if layer.scale is not None:
         z = z * layer.scale[:, None]
     z = z + layer.bias[:, None]
