@@ -14,6 +14,7 @@ COMMANDS = {
     "evaluate": "play noise-free episodes with a trained policy",
     "convert": "turn a trained ANN into a spiking policy",
     "methods": "list what can be trained: every system of the paper's comparison",
+    "export": "turn a trained policy into a file for a chip, a microcontroller or another runtime",
 }
 
 

@@ -1,0 +1,9 @@
+"""From a trained network to a policy that runs anywhere: folding, runtime, exports.
+
+``carebn.deploy.load(path).predict(obs)`` needs numpy alone; torch is imported only where a network is folded.
+"""
+
+from carebn.deploy.folded import Folded
+from carebn.deploy.runtime import DeployedPolicy, load
+
+__all__ = ["DeployedPolicy", "Folded", "load"]

@@ -1,0 +1,269 @@
+"""The event-driven engine: one compiled call from observations to values.
+
+Work follows the spikes: every layer keeps, per time step, the list of inputs that fired, and adds up their rows of the
+weights. Inputs are taken in chunks, so that a row is fetched from memory once and serves all the steps in which its
+neuron fired; rows are added four at a time, so that the sums are read and written a quarter as often.
+"""
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from carebn.deploy.folded import CODINGS, NEURONS, SQUASHES, Array, Folded, Layer
+
+njit: Any = numba.njit
+CHUNK = 64
+CONSTANTS = 6
+LIF, DN, RELU = 0, 1, 2
+FAMILIES = {"lif": LIF, "clif": LIF, "dn": DN, "relu": RELU}
+DIRECT, ANALOGUE, SPIKES = range(len(CODINGS))
+NO_SQUASH, TANH, CLIP = range(len(SQUASHES))
+
+
+class CompiledPolicy:
+    """The network's numbers laid out for the kernel: all layers in one array each."""
+
+    def __init__(self, network: Folded) -> None:
+        encoder = network.encoder
+        bounds = network.bounds
+        self._outputs = len(network.readout_bias)
+        self._arguments = (
+            encoder.offset,
+            encoder.divisor,
+            encoder.mean,
+            encoder.precision,
+            np.array([encoder.limit, encoder.threshold, encoder.subtract]),
+            np.array([network.time_steps, CODINGS.index(encoder.coding), SQUASHES.index(encoder.squash)]),
+            np.array([_plan(layer) for layer in network.layers]),
+            np.array([_constants(layer) for layer in network.layers]),
+            np.concatenate([layer.weight.ravel() for layer in network.layers]),
+            np.concatenate([layer.bias.ravel() for layer in network.layers]),
+            np.concatenate([np.empty(0) if layer.scale is None else layer.scale.ravel() for layer in network.layers]),
+            network.readout_weight,
+            network.readout_bias,
+            np.empty((0, 0)) if bounds is None else np.stack([bounds.middle, bounds.reach, bounds.low, bounds.high]),
+        )
+
+    def values(self, obs: NDArray[np.float32]) -> Array:
+        out = np.empty((len(obs), self._outputs))
+        _decide(obs, *self._arguments, out)
+        return out
+
+
+def _plan(layer: Layer) -> tuple[int, ...]:
+    scale_steps = 0 if layer.scale is None else len(layer.scale)
+    return layer.inputs, layer.outputs, FAMILIES[layer.neuron.kind], len(layer.bias), scale_steps
+
+
+def _constants(layer: Layer) -> list[float]:
+    """In the neuron's order; a LIF is a CLIF whose current decays at once."""
+    values = [layer.neuron[name] for name in NEURONS[layer.neuron.kind]]
+    if layer.neuron.kind == "lif":
+        values = [0.0, *values]
+    return values + [0.0] * (CONSTANTS - len(values))
+
+
+# Rows are named by number, not cut out: making an array for a row takes longer than adding it.
+
+
+@njit(cache=True)
+def _add_four(z: Any, t: int, weight: Any, a: int, b: int, c: int, d: int) -> None:
+    for f in range(weight.shape[1]):
+        z[t, f] += (weight[a, f] + weight[b, f]) + (weight[c, f] + weight[d, f])
+
+
+@njit(cache=True)
+def _add_two(z: Any, t: int, weight: Any, a: int, b: int) -> None:
+    for f in range(weight.shape[1]):
+        z[t, f] += weight[a, f] + weight[b, f]
+
+
+@njit(cache=True)
+def _add_one(z: Any, t: int, weight: Any, a: int) -> None:
+    for f in range(weight.shape[1]):
+        z[t, f] += weight[a, f]
+
+
+@njit(cache=True)
+def _add_scaled(z: Any, t: int, weight: Any, a: int, factor: float) -> None:
+    for f in range(weight.shape[1]):
+        z[t, f] += factor * weight[a, f]
+
+
+@njit(cache=True)
+def _add_rows(x: Any, steps: int, weight: Any, z: Any, fired: Any) -> None:
+    """z [T, outputs] += x [T, inputs] @ weight for spikes x."""
+    inputs = weight.shape[0]
+    for start in range(0, inputs, CHUNK):
+        stop = min(start + CHUNK, inputs)
+        for t in range(steps):
+            count = 0
+            for j in range(start, stop):
+                fired[count] = j
+                count += x[t, j] != 0
+            k = 0
+            while k + 4 <= count:
+                _add_four(z, t, weight, fired[k], fired[k + 1], fired[k + 2], fired[k + 3])
+                k += 4
+            if k + 2 <= count:
+                _add_two(z, t, weight, fired[k], fired[k + 1])
+                k += 2
+            if k < count:
+                _add_one(z, t, weight, fired[k])
+
+
+@njit(cache=True)
+def _add_values(x: Any, steps: int, weight: Any, z: Any) -> None:
+    """z [T, outputs] += x [T, inputs] @ weight for real x; zeros cost nothing."""
+    for j in range(weight.shape[0]):
+        for t in range(steps):
+            if x[t, j] != 0:
+                _add_scaled(z, t, weight, j, x[t, j])
+
+
+@njit(cache=True)
+def _encode(obs: Any, offset: Any, divisor: Any, mean: Any, precision: Any, numbers: Any, plan: Any, x: Any) -> None:
+    limit, threshold, subtract = numbers
+    steps, coding, squash = plan
+    population = mean.shape[1]
+    # a stimulation below threshold/T never fires, so beyond this distance its exponential need not be known
+    silent = np.log(steps / threshold) + 1e-6 if coding == SPIKES and threshold > 0 else np.inf
+    x[:] = 0.0
+    for i in range(obs.size):
+        s = (np.float64(obs[i]) - offset[i]) / divisor[i]
+        if squash == TANH:
+            s = np.tanh(s)
+        elif squash == CLIP:
+            s = min(max(s, -limit), limit)
+        if coding == DIRECT:
+            x[0, i] = s
+        for j in range(population):
+            u = (s - mean[i, j]) * precision[i, j]
+            distance = u * u * 0.5
+            if distance > silent:
+                continue
+            a = np.exp(-distance)
+            if coding == ANALOGUE:
+                x[0, i * population + j] = a
+            else:
+                v = 0.0
+                for t in range(steps):
+                    v = v + a
+                    if v > threshold:
+                        x[t, i * population + j] = 1.0
+                        v = v - subtract
+
+
+@njit(cache=True)
+def _lif_step(current: Any, c: Any, v: Any, out: Any, p: Any) -> None:
+    for f in range(current.size):
+        c[f] = p[0] * c[f] + current[f]
+        h = p[1] * v[f] + c[f]
+        fired = h > p[2]
+        out[f] = 1.0 if fired else 0.0
+        v[f] = 0.0 if fired else h
+
+
+@njit(cache=True)
+def _dn_step(current: Any, c: Any, v: Any, u: Any, out: Any, p: Any) -> None:
+    for f in range(current.size):
+        c[f] = p[0] * c[f] + current[f]
+        fired = v[f] > p[1]
+        v_reset = p[4] if fired else v[f]
+        u_reset = u[f] + (p[5] if fired else 0.0)
+        v[f] = v_reset + (v_reset * v_reset - v_reset - u_reset + c[f])
+        u[f] = u_reset + (p[2] * v_reset - p[3] * u_reset)
+        out[f] = 1.0 if v[f] > p[1] else 0.0
+
+
+@njit(cache=True)
+def _relu_step(current: Any, out: Any) -> None:
+    for f in range(current.size):
+        out[f] = max(current[f], 0.0)
+
+
+@njit(cache=True)
+def _scale_and_add(z: Any, scale: Any, bias: Any) -> None:
+    for f in range(z.size):
+        z[f] = z[f] * scale[f] + bias[f]
+
+
+@njit(cache=True, nogil=True)
+def _decide(
+    obs: Any,
+    offset: Any,
+    divisor: Any,
+    mean: Any,
+    precision: Any,
+    numbers: Any,
+    plan: Any,
+    layers: Any,
+    constants: Any,
+    weights: Any,
+    biases: Any,
+    scales: Any,
+    readout_weight: Any,
+    readout_bias: Any,
+    bounds: Any,
+    out: Any,
+) -> None:
+    steps, coding, _ = plan
+    outputs = out.shape[1]
+    widest = layers[0, 0]
+    for i in range(len(layers)):
+        widest = max(widest, layers[i, 1])
+    signals = np.empty((2, steps, widest))
+    currents = np.empty((steps, widest))
+    state = np.empty((3, widest))
+    fired = np.empty(CHUNK + 1, np.int64)
+    for b in range(len(obs)):
+        _encode(obs[b], offset, divisor, mean, precision, numbers, plan, signals[0])
+        in_steps = steps if coding == SPIKES else 1
+        spiking = coding == SPIKES
+        at_weight, at_bias, at_scale = 0, 0, 0
+        for i in range(len(layers)):
+            inputs, size, family, bias_steps, scale_steps = layers[i]
+            p = constants[i]
+            weight = weights[at_weight : at_weight + inputs * size].reshape(inputs, size)
+            bias = biases[at_bias : at_bias + bias_steps * size].reshape(bias_steps, size)
+            scale = scales[at_scale : at_scale + scale_steps * size].reshape(scale_steps, size)
+            at_weight, at_bias, at_scale = at_weight + weight.size, at_bias + bias.size, at_scale + scale.size
+            x, y = signals[i % 2], signals[(i + 1) % 2]
+            currents[:] = 0.0
+            if spiking:
+                _add_rows(x, in_steps, weight, currents, fired)
+            else:
+                _add_values(x, in_steps, weight, currents)
+            for t in range(in_steps, steps):  # the same input at every step was multiplied once
+                currents[t] = currents[0]
+            state[:] = 0.0
+            c, v, u = state[0, :size], state[1, :size], state[2, :size]
+            for t in range(steps):
+                current = currents[t, :size]
+                if scale_steps > 0:
+                    _scale_and_add(current, scale[t], bias[min(t, bias_steps - 1)])
+                else:
+                    _add_one(currents, t, bias, min(t, bias_steps - 1))
+                if family == LIF:
+                    _lif_step(current, c, v, y[t, :size], p)
+                elif family == DN:
+                    _dn_step(current, c, v, u, y[t, :size], p)
+                else:
+                    _relu_step(current, y[t, :size])
+            in_steps = steps
+            spiking = family != RELU
+        last = signals[len(layers) % 2]
+        for o in range(outputs):
+            out[b, o] = readout_bias[o]
+        for f in range(len(readout_weight)):
+            total = 0.0
+            for t in range(steps):
+                total += last[t, f]
+            if total != 0:
+                _add_scaled(out, b, readout_weight, f, total)
+        if bounds.size > 0:
+            for o in range(outputs):
+                action = bounds[0, o] + bounds[1, o] * np.tanh(out[b, o])
+                out[b, o] = min(max(action, bounds[2, o]), bounds[3, o])

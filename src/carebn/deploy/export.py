@@ -1,0 +1,261 @@
+"""Exports of a trained run: written under a hidden name, compared with the trained network, and only then shown.
+
+Beside the exported file a report of the comparison is left, ``FILE.json``, with the checksum of the file it speaks of.
+"""
+
+import importlib
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import safetensors
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+
+from carebn import __version__
+from carebn.deploy.folded import Folded
+from carebn.deploy.folding import fold
+from carebn.deploy.parity import Parity, compare, trained_values
+from carebn.deploy.runtime import DeployedPolicy, load
+from carebn.errors import unknown_name
+from carebn.training.environment import make_env
+from carebn.training.evaluation import evaluate
+from carebn.training.files import as_json, flush_directory, sha256, write_file
+from carebn.training.policy import Policy
+
+PRECISIONS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
+RETURN_LOSS = 0.05  # how much of its return a policy may lose by int8 weights
+SEGMENTS = 20  # files of the replay that observations are taken from, at most
+
+
+class Opened(Protocol):
+    def values(self, obs: NDArray[Any]) -> NDArray[Any]: ...
+
+
+@dataclass(frozen=True)
+class Options:
+    weights: str
+    bias: str
+
+
+@dataclass(frozen=True)
+class Format:
+    weights: tuple[str, ...]  # the first is the default
+    write: Callable[[Folded, Path, Options], None]
+    open: Callable[[Path], Opened]
+    biases: tuple[str, ...] = ("affine",)
+
+
+def _module(name: str, packages: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(f"carebn.deploy.{name}")
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.split(".")[0] in packages.split(" and "):
+            raise ValueError(f"this export needs {packages}: pip install 'carebn[{extra}]'") from error
+        raise
+
+
+def _nir() -> Any:
+    return _module("nir_export", "nir", "nir")
+
+
+def _onnx() -> Any:
+    return _module("onnx_export", "onnx and onnxruntime", "onnx")
+
+
+def _c() -> Any:
+    return importlib.import_module("carebn.deploy.c_export")
+
+
+FORMATS: dict[str, Format] = {
+    "nir": Format(
+        weights=("float32", "float64"),
+        write=lambda network, path, o: _nir().write_nir(network, path, o.bias, PRECISIONS[o.weights]),
+        open=lambda path: _nir().NIRPolicy(path),
+        biases=("affine", "neuron"),
+    ),
+    "onnx": Format(
+        weights=("float32", "float64"),
+        write=lambda network, path, o: _onnx().write_onnx(network, path, PRECISIONS[o.weights]),
+        open=lambda path: _onnx().ONNXPolicy(path),
+    ),
+    "c": Format(
+        weights=("float32", "float64", "int8"),
+        write=lambda network, path, o: _c().write_c(network, path, o.weights),
+        open=lambda path: _c().CPolicy(path),
+    ),
+    "numpy": Format(
+        weights=("float64",),
+        write=lambda network, path, o: network.save(path),
+        open=load,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is known of an exported file; it lies beside it as JSON."""
+
+    format: str
+    options: Options
+    source: str  # where the observations came from
+    parity: Parity | None  # None: it could not be tried on this machine
+    returns: tuple[float, float] | None  # mean returns of the trained and of the int8 policy
+
+    def lines(self) -> list[str]:
+        if self.parity is None:
+            return ["NOT CHECKED: there is no C compiler on this machine, so the file was neither compiled nor run"]
+        lines = [f"checked on {self.source}: {self.parity}"]
+        if self.returns is not None:
+            lines.append(f"mean return {self.returns[1]:.1f} with int8 weights, {self.returns[0]:.1f} as trained")
+        return lines
+
+    def as_json(self, digest: str) -> dict[str, Any]:
+        return {
+            "format": self.format,
+            "weights": self.options.weights,
+            "bias": self.options.bias,
+            "sha256": digest,
+            "carebn": __version__,
+            "observations": self.source,
+            "checked": self.parity is not None,
+            "parity": None if self.parity is None else self.parity.as_json(),
+            "returns": self.returns,
+        }
+
+
+def export(
+    policy: Policy,
+    to: str,
+    out: Path,
+    obs: NDArray[Any],
+    source: str,
+    *,
+    weights: str | None = None,
+    bias: str = "affine",
+    episodes: int = 10,
+) -> Report:
+    """Write ``policy`` to the file ``out``, if what was written behaves as the trained network on ``obs``.
+
+    A ValueError says why it does not; then nothing is left behind.
+    """
+    if to not in FORMATS:
+        raise ValueError(unknown_name("export format", to, FORMATS))
+    form = FORMATS[to]
+    options = Options(weights or form.weights[0], bias)
+    for what, value, known in (("weights", options.weights, form.weights), ("bias", bias, form.biases)):
+        if value not in known:
+            raise ValueError(f"--{what} {value} is not available for --to {to}; it has {', '.join(known)}")
+    _check_writable(out)
+    network = fold(policy.network, byte_observations=policy.obs_dtype == np.uint8)
+    about = Path(f"{out}.json")
+    hidden, hidden_about = (path.with_name(f".{path.name}.part") for path in (out, about))
+    try:
+        form.write(network, hidden, options)
+        report = _checked(policy, network, form, to, options, hidden, obs, source, episodes)
+        write_file(hidden_about, as_json(report.as_json(sha256(hidden.read_bytes()))))
+        os.replace(hidden, out)
+        os.replace(hidden_about, about)
+        flush_directory(out.parent)
+    except OSError as error:
+        raise OSError(f"cannot write {out}: {error.strerror or error}") from error
+    finally:
+        for path in (hidden, hidden_about):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+    return report
+
+
+def _check_writable(out: Path) -> None:
+    if out.is_dir():
+        raise ValueError(f"{out} is a directory; give the name of a file")
+    if not out.parent.is_dir():
+        raise ValueError(f"cannot write {out}: there is no directory {out.parent}")
+    if not os.access(out.parent, os.W_OK):
+        raise ValueError(f"cannot write {out}: no permission to write in {out.parent}")
+
+
+def _checked(
+    policy: Policy,
+    network: Folded,
+    form: Format,
+    to: str,
+    options: Options,
+    path: Path,
+    obs: NDArray[Any],
+    source: str,
+    episodes: int,
+) -> Report:
+    if to == "c" and _c().compiler() is None:
+        return Report(to, options, source, None, None)
+    expected, meant = trained_values(policy.network, obs), network
+    if options.weights == "int8":  # the program is held to the weights it was given, those to the return
+        meant = _c().as_exported(network, "int8")
+        expected = DeployedPolicy(meant).values(obs)
+    parity = compare(expected, form.open(path).values, meant, obs, exact=options.weights == "float64")
+    if not parity.passed:
+        raise ValueError(f"the exported policy is not the trained one, so nothing was written: {parity}")
+    returns = None
+    if options.weights == "int8":
+        returns = (_mean_return(policy, network, episodes), _mean_return(policy, meant, episodes))
+        if returns[1] < returns[0] - RETURN_LOSS * abs(returns[0]):
+            raise ValueError(
+                f"with int8 weights the policy's mean return falls from {returns[0]:.1f} to {returns[1]:.1f}, by more "
+                f"than {RETURN_LOSS:.0%}, so nothing was written; use --weights float32"
+            )
+    return Report(to, options, source, parity, returns)
+
+
+def _mean_return(policy: Policy, network: Folded, episodes: int) -> float:
+    config, deployed = policy.config, DeployedPolicy(network)
+    envs = [make_env(config.env_id, config.import_modules) for _ in range(episodes)]
+    try:
+        seeds = range(2_000_000, 2_000_000 + episodes)
+        return evaluate(lambda obs: deployed.predict(obs.astype(policy.obs_dtype))[0], envs, seeds, config.env_id).mean
+    finally:
+        for env in envs:
+            env.close()
+
+
+# --- observations ----------------------------------------------------------------------------------------------------
+
+
+def observations(run_dir: Path, policy: Policy, count: int) -> tuple[NDArray[Any], str]:
+    """(observations, where from): of the run's replay, or of random episodes where there is none."""
+    recorded = _recorded(sorted((run_dir / "replay").glob("*.safetensors")), count)
+    if recorded is not None and len(recorded) >= count:
+        return recorded, f"{count:,} observations of the run's replay"
+    return _random_episodes(policy, count), f"{count:,} observations of random episodes"
+
+
+def _recorded(segments: Sequence[Path], count: int) -> NDArray[Any] | None:
+    if not segments:
+        return None
+    chosen = [segments[i] for i in np.unique(np.linspace(0, len(segments) - 1, SEGMENTS).astype(int))]
+    try:
+        parts = []
+        for path in chosen:
+            with safetensors.safe_open(path, framework="numpy") as file:
+                parts.append(file.get_tensor("obs"))
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"the run's replay cannot be read: {error}") from error
+    rows = np.concatenate(parts)
+    return np.ascontiguousarray(rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)])
+
+
+def _random_episodes(policy: Policy, count: int) -> NDArray[Any]:
+    env = make_env(policy.config.env_id, policy.config.import_modules)
+    env.action_space.seed(0)
+    rows: list[NDArray[Any]] = []
+    obs, _ = env.reset(seed=0)
+    while len(rows) < count:
+        rows.append(np.array(obs, dtype=policy.obs_dtype))
+        obs, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        if terminated or truncated:
+            obs, _ = env.reset()
+    env.close()
+    return np.stack(rows)

@@ -1,0 +1,254 @@
+"""A policy without normalisers, as plain numbers: what the runtime executes and every export writes.
+
+Float64 throughout. A spike is a comparison, and one that float32 decides differently sends another spike to every layer
+behind; with float64 the folded network and the trained one agree on all of them.
+"""
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carebn.errors import unknown_name
+
+Array = NDArray[np.float64]
+
+FORMAT = "carebn-policy"
+VERSION = 1
+SQUASHES = ("none", "tanh", "clip")
+CODINGS = ("direct", "analogue", "spikes")
+
+# The constants of each neuron in the order in which compiled code takes them.
+NEURONS: dict[str, tuple[str, ...]] = {
+    "lif": ("decay", "v_threshold"),
+    "clif": ("current_decay", "decay", "v_threshold"),
+    "dn": ("current_decay", "v_threshold", "theta_v", "theta_u", "theta_r", "theta_s"),
+    "relu": (),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """x = squash((obs − offset)/divisor); with receptive fields, A = exp(−((x − mean)·precision)²/2) for each.
+
+    coding   direct     x itself at every step
+             analogue   A at every step
+             spikes     V = V + A;  spike if V > threshold;  V = V − subtract·spike
+    """
+
+    coding: str
+    byte_observations: bool  # observations are uint8
+    squash: str  # none, tanh or clip (to ±limit)
+    limit: float
+    offset: Array  # [obs]
+    divisor: Array  # [obs]
+    mean: Array  # [obs, population]; population 0 for direct coding
+    precision: Array  # [obs, population]
+    threshold: float = 0.0
+    subtract: float = 0.0
+
+    def __post_init__(self) -> None:
+        _known("coding", self.coding, CODINGS)
+        _known("squash", self.squash, SQUASHES)
+        _shape("encoder.divisor", self.divisor, (self.obs_dim,))
+        _shape("encoder.precision", self.precision, self.mean.shape)
+        if self.mean.ndim != 2 or len(self.mean) != self.obs_dim or (self.coding != "direct") != (self.mean.size > 0):
+            raise ValueError(f"encoder.mean has shape {self.mean.shape}, which does not fit {self.coding} coding")
+
+    @property
+    def obs_dim(self) -> int:
+        return len(self.offset)
+
+    @property
+    def outputs(self) -> int:
+        return self.mean.size or self.obs_dim
+
+
+@dataclass(frozen=True, eq=False)
+class Neuron:
+    kind: str  # a key of NEURONS
+    constants: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _known("neuron", self.kind, NEURONS)
+        if set(self.constants) != set(NEURONS[self.kind]):
+            raise ValueError(f"neuron {self.kind} needs the constants {', '.join(NEURONS[self.kind])}")
+
+    def __getitem__(self, name: str) -> float:
+        return self.constants[name]
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """current_t = scale_t·(x_t @ weight) + bias_t, then the neuron.
+
+    There is a scale only where the normaliser differed from step to step; otherwise it is in the weights.
+    """
+
+    weight: Array  # [inputs, outputs]: what one spike adds is one row
+    bias: Array  # [1 or T, outputs]
+    scale: Array | None  # [T, outputs]
+    neuron: Neuron
+
+    @property
+    def inputs(self) -> int:
+        return int(self.weight.shape[0])
+
+    @property
+    def outputs(self) -> int:
+        return int(self.weight.shape[1])
+
+    @property
+    def per_step(self) -> bool:
+        """Whether steps differ, so that no single set of weights and biases says it all."""
+        return self.scale is not None or len(self.bias) > 1
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """action = clip(middle + reach·tanh(value), low, high)."""
+
+    middle: Array
+    reach: Array
+    low: Array
+    high: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Folded:
+    """Encoder → layers → value = (Σ_t spikes_t) @ readout_weight + readout_bias → action.
+
+    With bounds the action is continuous; without, it is the number of the largest value. Ordinary (ReLU) networks have
+    one time step. All neuron states start at zero at every decision.
+    """
+
+    time_steps: int
+    encoder: Encoder
+    layers: tuple[Layer, ...]
+    readout_weight: Array  # [features, values]
+    readout_bias: Array  # [values]
+    bounds: Bounds | None
+
+    def __post_init__(self) -> None:
+        if self.time_steps < 1 or not self.layers:
+            raise ValueError("a policy needs at least one time step and one layer")
+        size = self.encoder.outputs
+        for i, layer in enumerate(self.layers):
+            _shape(f"layers.{i}.weight", layer.weight, (size, layer.outputs))
+            steps = len(layer.bias)
+            _shape(f"layers.{i}.bias", layer.bias, (steps if steps == 1 else self.time_steps, layer.outputs))
+            if layer.scale is not None:
+                _shape(f"layers.{i}.scale", layer.scale, (self.time_steps, layer.outputs))
+            size = layer.outputs
+        values = len(self.readout_bias)
+        _shape("readout.weight", self.readout_weight, (size, values))
+        if self.bounds is not None:
+            for name, bound in vars(self.bounds).items():
+                _shape(f"bounds.{name}", bound, (values,))
+        for name, array in self._arrays().items():
+            if not np.isfinite(array).all():
+                raise ValueError(f"{name} holds NaN or infinity")
+
+    @property
+    def spiking(self) -> bool:
+        return self.layers[0].neuron.kind != "relu"
+
+    def rounded(self, dtype: type[np.floating[Any]]) -> "Folded":
+        """The same policy with every number rounded to what ``dtype`` can hold: what an export in it contains."""
+        arrays = {name: array.astype(dtype).astype(np.float64) for name, array in self._arrays().items()}
+        return _build(self._description(), arrays)
+
+    # --- as a file ---------------------------------------------------------------------------------------------------
+
+    def _arrays(self) -> dict[str, Array]:
+        arrays = {f"encoder.{name}": value for name, value in vars(self.encoder).items() if _is_array(value)}
+        for i, layer in enumerate(self.layers):
+            arrays |= {f"layers.{i}.weight": layer.weight, f"layers.{i}.bias": layer.bias}
+            if layer.scale is not None:
+                arrays[f"layers.{i}.scale"] = layer.scale
+        arrays |= {"readout.weight": self.readout_weight, "readout.bias": self.readout_bias}
+        if self.bounds is not None:
+            arrays |= {f"bounds.{name}": bound for name, bound in vars(self.bounds).items()}
+        return arrays
+
+    def _description(self) -> dict[str, Any]:
+        """Everything that is not an array."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "time_steps": self.time_steps,
+            "encoder": {name: value for name, value in vars(self.encoder).items() if not _is_array(value)},
+            "neurons": [
+                {"kind": layer.neuron.kind, "constants": dict(layer.neuron.constants)} for layer in self.layers
+            ],
+        }
+
+    def save(self, path: Path | str) -> None:
+        """A numpy archive without pickled objects; the description is a JSON text in it."""
+        with open(path, "wb") as file:
+            np.savez(file, description=np.array(json.dumps(self._description())), **self._arrays())  # type: ignore[arg-type]
+
+    @classmethod
+    def read(cls, path: Path | str) -> "Folded":
+        """Nothing in the file is executed."""
+        path = Path(path)
+        if path.is_dir():
+            raise ValueError(f"{path} is a directory; export a run first: carebn export {path} --to numpy --out FILE")
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                if not isinstance(file, np.lib.npyio.NpzFile) or "description" not in file:
+                    raise ValueError("it is not a policy of carebn")
+                description = json.loads(str(file["description"]))
+                arrays = {name: file[name] for name in file.files if name != "description"}
+            return _build(description, arrays)
+        except FileNotFoundError:
+            raise ValueError(f"there is no file {path}") from None
+        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            reason = f"{error} is missing" if isinstance(error, KeyError) else error
+            raise ValueError(f"{path} cannot be read as a policy: {reason}") from error
+
+
+def _build(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Folded:
+    if description.get("format") != FORMAT or description.get("version") != VERSION:
+        raise ValueError(f"it is not a policy of carebn in format version {VERSION}")
+    wide = {name: np.ascontiguousarray(array, dtype=np.float64) for name, array in arrays.items()}
+
+    def room(prefix: str) -> dict[str, Array]:
+        return {name.removeprefix(prefix): array for name, array in wide.items() if name.startswith(prefix)}
+
+    bounds = room("bounds.")
+    return Folded(
+        time_steps=int(description["time_steps"]),
+        encoder=Encoder(**(description["encoder"] | room("encoder."))),
+        layers=tuple(
+            Layer(
+                weight=wide[f"layers.{i}.weight"],
+                bias=wide[f"layers.{i}.bias"],
+                scale=wide.get(f"layers.{i}.scale"),
+                neuron=Neuron(neuron["kind"], {name: float(value) for name, value in neuron["constants"].items()}),
+            )
+            for i, neuron in enumerate(description["neurons"])
+        ),
+        readout_weight=wide["readout.weight"],
+        readout_bias=wide["readout.bias"],
+        bounds=Bounds(**bounds) if bounds else None,
+    )
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def _known(what: str, name: str, known: Any) -> None:
+    if name not in known:
+        raise ValueError(unknown_name(what, name, known))
+
+
+def _shape(name: str, array: Array, expected: tuple[int, ...]) -> None:
+    if array.shape != expected:
+        raise ValueError(f"{name} has shape {array.shape}, expected {expected}")

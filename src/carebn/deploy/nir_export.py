@@ -1,0 +1,211 @@
+"""NIR, the exchange format of neuromorphic chips and simulators: Affine → CubaLIF for every layer, Affine as read-out.
+
+NIR's equations are continuous in time; the readers step them with dt = 1e-4, first the synapse, then the membrane:
+
+    I = (1 − dt/τ_syn)·I + (dt/τ_syn)·w_in·x;   v = (1 − dt/τ_mem)·v + (dt/τ_mem)·r·I;   spike if v > v_threshold
+
+With τ_syn = dt/(1 − λ_c), w_in = τ_syn/dt, τ_mem = dt/(1 − λ) and r = τ_mem/dt that is a CLIF neuron exactly. A LIF
+neuron is written with r = 1 and its weights divided by 1 − λ, because some readers ignore r.
+
+What NIR has no word for is in the graph's metadata, as JSON: the encoder, the number of steps, that all states start at
+zero at every decision, and how outputs become an action. ``NIRPolicy`` reads it back.
+
+``bias="neuron"``: no layer has a bias. Instead every layer has one more neuron, the last, which fires at every step and
+whose outgoing weights are the biases of the next layer; the input has one more line, which is always one.
+"""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import nir
+import numpy as np
+from numpy.typing import NDArray
+
+from carebn.deploy.folded import Array, Bounds, Encoder, Folded, Layer
+from carebn.deploy.runtime import checked, decode, encode
+
+DT = 1e-4
+BIASES = ("affine", "neuron")
+KEY = "carebn"
+RESET = "all currents and potentials are zero at the start of every decision"
+READOUT = "the sum of the outputs over the steps of a decision"
+
+
+def to_nir(network: Folded, bias: str = "affine", dtype: type[np.floating[Any]] = np.float32) -> nir.NIRGraph:
+    """The layers and the read-out as a graph; weights in ``dtype``, neuron constants always in float64."""
+    for layer in network.layers:
+        _check(layer)
+    always_on = bias == "neuron"
+    nodes: dict[str, nir.NIRNode] = {"input": nir.Input({"input": np.array([network.encoder.outputs + always_on])})}
+    for i, layer in enumerate(network.layers, 1):
+        constants = layer.neuron.constants
+        gain = 1 / (1 - constants["decay"]) if layer.neuron.kind == "lif" else 1.0
+        weight, shift = layer.weight.T * gain, layer.bias[0] * gain
+        if always_on:
+            certain = 2 * constants["v_threshold"] * gain  # of one spike: enough to fire at every step
+            weight, shift = _with_neuron(weight, shift, certain), None
+        nodes[f"weights_{i}"] = _product(weight, shift, dtype)
+        nodes[f"neurons_{i}"] = _NEURONS[layer.neuron.kind](layer, layer.outputs + always_on)
+    weight, shift = network.readout_weight.T, network.readout_bias / network.time_steps
+    if always_on:
+        weight, shift = np.column_stack([weight, shift]), None
+    nodes["readout"] = _product(weight, shift, dtype)
+    nodes["output"] = nir.Output({"output": np.array([len(network.readout_bias)])})
+    names = list(nodes)
+    metadata = {KEY: json.dumps(_metadata(network, bias))}
+    return nir.NIRGraph(nodes, list(pairwise(names)), metadata=metadata)
+
+
+def write_nir(network: Folded, path: Path, bias: str, dtype: type[np.floating[Any]]) -> None:
+    nir.write(path, to_nir(network, bias, dtype))
+
+
+def _check(layer: Layer) -> None:
+    if layer.neuron.kind not in _NEURONS:
+        what = "ordinary (ReLU) units" if layer.neuron.kind == "relu" else f"the neuron {layer.neuron.kind}"
+        raise ValueError(f"NIR has no node for {what}, only for lif and clif; export --to onnx, c or numpy instead")
+    if layer.per_step:
+        raise ValueError(
+            "NIR cannot express weights that differ from step to step, into which the normaliser of this policy (bntt, "
+            "tebn or tab) is folded; export --to onnx, c or numpy instead"
+        )
+    for name in ("decay", "current_decay"):
+        value = layer.neuron.constants.get(name, 0.0)
+        if not 0 <= value < 1:
+            raise ValueError(f"NIR cannot express a neuron whose {name} is {value}: it must lie in [0, 1)")
+
+
+def _product(weight: Array, bias: Array | None, dtype: type[np.floating[Any]]) -> nir.NIRNode:
+    if bias is None:
+        return nir.Linear(np.ascontiguousarray(weight, dtype))
+    return nir.Affine(np.ascontiguousarray(weight, dtype), bias.astype(dtype))
+
+
+def _with_neuron(weight: Array, bias: Array, certain: float) -> Array:
+    """[outputs + 1, inputs + 1]: the last input is the always-on neuron before, the last output that of this layer."""
+    rows = np.column_stack([weight, bias])
+    last = np.zeros((1, rows.shape[1]))
+    last[0, -1] = certain
+    return np.vstack([rows, last])
+
+
+def _lif(layer: Layer, size: int) -> nir.NIRNode:
+    neuron = layer.neuron
+    return nir.LIF(
+        tau=np.full(size, DT / (1 - neuron["decay"])),
+        r=np.ones(size),
+        v_leak=np.zeros(size),
+        v_threshold=np.full(size, neuron["v_threshold"]),
+        v_reset=np.zeros(size),
+    )
+
+
+def _cuba_lif(layer: Layer, size: int) -> nir.NIRNode:
+    neuron = layer.neuron
+    synapse, membrane = 1 / (1 - neuron["current_decay"]), 1 / (1 - neuron["decay"])
+    return nir.CubaLIF(
+        tau_syn=np.full(size, DT * synapse),
+        tau_mem=np.full(size, DT * membrane),
+        r=np.full(size, membrane),
+        v_leak=np.zeros(size),
+        v_threshold=np.full(size, neuron["v_threshold"]),
+        v_reset=np.zeros(size),
+        w_in=np.full(size, synapse),
+    )
+
+
+_NEURONS = {"lif": _lif, "clif": _cuba_lif}
+
+
+# --- what NIR has no word for ----------------------------------------------------------------------------------------
+
+
+def _metadata(network: Folded, bias: str) -> dict[str, Any]:
+    return {
+        "time_steps": network.time_steps,
+        "dt": DT,
+        "reset": RESET,
+        "readout": READOUT,
+        "bias": bias,
+        "encoder": _plain(network.encoder),
+        "bounds": None if network.bounds is None else _plain(network.bounds),
+    }
+
+
+def _plain(record: Encoder | Bounds) -> dict[str, Any]:
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(record).items()}
+
+
+class NIRPolicy:
+    """A NIR file as a policy: encoder and decoder from the metadata, and the graph stepped as its equations say.
+
+    With another simulator: feed it ``encode(obs)`` step by step, and give all its outputs to ``decode``.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.graph = nir.read(path)
+        try:
+            about = json.loads(self.graph.metadata[KEY])
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(f"{path} does not hold a policy of carebn: its metadata has no {KEY!r}") from None
+        self.time_steps: int = about["time_steps"]
+        self.always_on = about["bias"] == "neuron"
+        self.encoder = Encoder(**_arrays(about["encoder"]))
+        self.bounds = None if about["bounds"] is None else Bounds(**_arrays(about["bounds"]))
+
+    def encode(self, obs: NDArray[Any]) -> Array:
+        """[T, B, inputs]."""
+        x = encode(self.encoder, self.time_steps, checked(obs, self.encoder))
+        x = np.array(np.broadcast_to(x, (self.time_steps, *x.shape[1:])))
+        return np.concatenate([x, np.ones((*x.shape[:2], 1))], -1) if self.always_on else x
+
+    def decode(self, outputs: NDArray[Any]) -> Array:
+        """Actions (or values) from the graph's outputs [T, B, outputs]."""
+        return decode(self.bounds, np.asarray(outputs, np.float64).sum(0))
+
+    def values(self, obs: NDArray[Any]) -> Array:
+        x = self.encode(obs)
+        following = dict(self.graph.edges)
+        name = following["input"]
+        while name != "output":
+            node = self.graph.nodes[name]
+            x = _STEPS[type(node)](node, x)
+            name = following[name]
+        return self.decode(x)
+
+
+def _arrays(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: np.array(value, np.float64) if isinstance(value, list) else value for name, value in record.items()}
+
+
+def _step_product(node: Any, x: Array) -> Array:
+    z: Array = x @ np.asarray(node.weight, np.float64).T
+    return z + np.asarray(node.bias, np.float64) if isinstance(node, nir.Affine) else z
+
+
+def _step_cuba_lif(node: Any, x: Array) -> Array:
+    synapse, membrane = DT / node.tau_syn, DT / node.tau_mem
+    current = v = np.zeros(x.shape[1:])
+    spikes = np.empty(x.shape)
+    for t, now in enumerate(x):
+        current = current + synapse * (node.w_in * now - current)
+        v = v + membrane * (node.v_leak - v + node.r * current)
+        spikes[t] = v > node.v_threshold
+        v = np.where(spikes[t] > 0, node.v_reset, v)
+    return spikes
+
+
+def _step_lif(node: Any, x: Array) -> Array:
+    membrane = DT / node.tau
+    v = np.zeros(x.shape[1:])
+    spikes = np.empty(x.shape)
+    for t, now in enumerate(x):
+        v = v + membrane * (node.v_leak - v + node.r * now)
+        spikes[t] = v > node.v_threshold
+        v = np.where(spikes[t] > 0, node.v_reset, v)
+    return spikes
+
+
+_STEPS = {nir.Affine: _step_product, nir.Linear: _step_product, nir.LIF: _step_lif, nir.CubaLIF: _step_cuba_lif}

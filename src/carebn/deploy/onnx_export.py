@@ -1,0 +1,190 @@
+"""ONNX: the whole policy, observation to action, in one graph of standard operators.
+
+Signals are [1, B, F] for one step and [T, B, F] for all of them: a layer is one product over all steps, then its
+neurons step by step. Inputs and outputs: ``observation`` [B, obs] (float32 or uint8) → ``action`` [B, actions]
+(float32), or for a discrete policy ``action`` [B] (int64) and ``values`` [B, actions].
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from carebn.deploy.folded import Folded, Layer
+
+OPSET, IR_VERSION = 17, 9  # what runtimes of several years back read
+TYPES: dict[type[np.floating[Any]], int] = {np.float32: TensorProto.FLOAT, np.float64: TensorProto.DOUBLE}
+
+
+class _Graph:
+    """Collects nodes; every method returns the name of its result."""
+
+    def __init__(self, dtype: type[np.floating[Any]]) -> None:
+        self.dtype = dtype
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+
+    def constant(self, value: Any, dtype: Any = None) -> str:
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(value, dtype or self.dtype), name))
+        return name
+
+    def __call__(self, operator: str, *inputs: str, out: str | None = None, **attributes: Any) -> str:
+        name = out or f"{operator.lower()}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [name], **attributes))
+        return name
+
+    def split(self, x: str, steps: int) -> list[str]:
+        """[T, B, F] → T times [1, B, F]."""
+        names = [f"step_{len(self.nodes)}_{t}" for t in range(steps)]
+        self.nodes.append(helper.make_node("Split", [x, self.constant([1] * steps, np.int64)], names, axis=0))
+        return names
+
+    def cast(self, x: str) -> str:
+        return self("Cast", x, to=TYPES[self.dtype])
+
+
+def to_onnx(network: Folded, dtype: type[np.floating[Any]] = np.float32) -> onnx.ModelProto:
+    g = _Graph(dtype)
+    encoder = network.encoder
+    x = _encode(g, network)
+    for layer in network.layers:
+        x = _NEURONS[layer.neuron.kind](g, layer, _currents(g, layer, x, network.time_steps))
+    total = x[0] if len(x) == 1 else g("Sum", *x)
+    values = g("Squeeze", g("MatMul", total, g.constant(network.readout_weight)), g.constant([0], np.int64))
+    values = g("Add", values, g.constant(network.readout_bias))
+    outputs: list[tuple[str, int, list[str | int | None]]]
+    if network.bounds is None:
+        g("Cast", values, out="values", to=TensorProto.FLOAT)
+        g("ArgMax", values, out="action", axis=1, keepdims=0)
+        outputs = [
+            ("action", TensorProto.INT64, ["batch"]),
+            ("values", TensorProto.FLOAT, ["batch", len(network.readout_bias)]),
+        ]
+    else:
+        bounds = network.bounds
+        reach = g("Mul", g("Tanh", values), g.constant(bounds.reach))
+        action = g("Max", g("Add", reach, g.constant(bounds.middle)), g.constant(bounds.low))
+        g("Cast", g("Min", action, g.constant(bounds.high)), out="action", to=TensorProto.FLOAT)
+        outputs = [("action", TensorProto.FLOAT, ["batch", len(network.readout_bias)])]
+    kind = TensorProto.UINT8 if encoder.byte_observations else TensorProto.FLOAT
+    observation = helper.make_tensor_value_info("observation", kind, ["batch", encoder.obs_dim])
+    results = [helper.make_tensor_value_info(*output) for output in outputs]
+    graph = helper.make_graph(g.nodes, "policy", [observation], results, g.constants)
+    model = helper.make_model(
+        graph, producer_name="carebn", opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION
+    )
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def write_onnx(network: Folded, path: Path, dtype: type[np.floating[Any]]) -> None:
+    path.write_bytes(to_onnx(network, dtype).SerializeToString())
+
+
+class ONNXPolicy:
+    """The file in onnxruntime, on one CPU thread."""
+
+    def __init__(self, path: Path | str) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        self.session = onnxruntime.InferenceSession(
+            Path(path).read_bytes(), options, providers=["CPUExecutionProvider"]
+        )
+
+    def values(self, obs: NDArray[Any]) -> NDArray[Any]:
+        names = [output.name for output in self.session.get_outputs()]
+        wanted = "values" if "values" in names else "action"
+        out: NDArray[Any] = self.session.run([wanted], {"observation": obs})[0]
+        return out
+
+
+def _encode(g: _Graph, network: Folded) -> list[str]:
+    """One signal [1, B, F], the same at every step, or T of them."""
+    encoder = network.encoder
+    x = g.cast("observation")
+    if encoder.offset.any():
+        x = g("Sub", x, g.constant(encoder.offset))
+    if (encoder.divisor != 1).any():
+        x = g("Div", x, g.constant(encoder.divisor))
+    if encoder.squash == "tanh":
+        x = g("Tanh", x)
+    elif encoder.squash == "clip":
+        x = g("Clip", x, g.constant(-encoder.limit), g.constant(encoder.limit))
+    if encoder.coding == "direct":
+        return [g("Unsqueeze", x, g.constant([0], np.int64))]
+    x = g("Unsqueeze", x, g.constant([2], np.int64))
+    u = g("Mul", g("Sub", x, g.constant(encoder.mean)), g.constant(encoder.precision))
+    a = g("Exp", g("Mul", g("Mul", u, u), g.constant(-0.5)))
+    a = g("Reshape", a, g.constant([1, -1, encoder.outputs], np.int64))
+    if encoder.coding == "analogue":
+        return [a]
+    spikes = []
+    threshold, subtract = g.constant(encoder.threshold), g.constant(encoder.subtract)
+    v = a
+    for t in range(network.time_steps):
+        v = a if t == 0 else g("Add", v, a)
+        spikes.append(g.cast(g("Greater", v, threshold)))
+        v = g("Sub", v, g("Mul", spikes[-1], subtract))
+    return spikes
+
+
+def _currents(g: _Graph, layer: Layer, x: list[str], steps: int) -> list[str]:
+    """The current of every step, [1, B, outputs] each."""
+    signal = x[0] if len(x) == 1 else g("Concat", *x, axis=0)
+    z = g("MatMul", signal, g.constant(layer.weight))
+    if layer.scale is not None:
+        z = g("Mul", z, g.constant(layer.scale[:, None]))
+    z = g("Add", z, g.constant(layer.bias[:, None]))
+    if steps == 1:
+        return [z]
+    return g.split(z, steps) if len(x) > 1 or layer.per_step else [z] * steps
+
+
+def _lif(g: _Graph, layer: Layer, currents: list[str]) -> list[str]:
+    """C = λ_c·C + x;  H = λ·V + C;  S = 1 if H > V_th;  V = H·(1 − S);  λ_c = 0 for LIF."""
+    constants = layer.neuron.constants
+    decay, threshold, zero = g.constant(constants["decay"]), g.constant(constants["v_threshold"]), g.constant(0.0)
+    current_decay = g.constant(constants["current_decay"]) if "current_decay" in constants else None
+    c = v = ""
+    spikes = []
+    for t, x in enumerate(currents):
+        c = x if t == 0 or current_decay is None else g("Add", g("Mul", c, current_decay), x)
+        h = c if t == 0 else g("Add", g("Mul", v, decay), c)
+        fired = g("Greater", h, threshold)
+        spikes.append(g.cast(fired))
+        v = g("Where", fired, zero, h)
+    return spikes
+
+
+def _dn(g: _Graph, layer: Layer, currents: list[str]) -> list[str]:
+    """C = λ_c·C + x;  V = V·(1 − S) + θ_r·S;  U = U + θ_s·S;
+    V ← V + (V² − V − U + C);  U ← U + (θ_v·V − θ_u·U), both from the values before;  S = 1 if V > V_th."""
+    p = {name: g.constant(value) for name, value in layer.neuron.constants.items()}
+    zero = g.constant(0.0)
+    c = v = u = fired = ""
+    spikes: list[str] = []
+    for t, x in enumerate(currents):
+        if t == 0:  # from a state of zeros
+            c, v, u = x, x, g("Mul", x, zero)
+        else:
+            c = g("Add", g("Mul", c, p["current_decay"]), x)
+            v = g("Where", fired, p["theta_r"], v)
+            u = g("Add", u, g("Mul", spikes[-1], p["theta_s"]))
+            change = g("Add", g("Sub", g("Sub", g("Mul", v, v), v), u), c)
+            drift = g("Sub", g("Mul", v, p["theta_v"]), g("Mul", u, p["theta_u"]))
+            v, u = g("Add", v, change), g("Add", u, drift)
+        fired = g("Greater", v, p["v_threshold"])
+        spikes.append(g.cast(fired))
+    return spikes
+
+
+def _relu(g: _Graph, layer: Layer, currents: list[str]) -> list[str]:
+    return [g("Relu", x) for x in currents]
+
+
+_NEURONS = {"lif": _lif, "clif": _lif, "dn": _dn, "relu": _relu}

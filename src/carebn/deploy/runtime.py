@@ -1,0 +1,214 @@
+"""Executes a folded policy: numpy alone, or compiled by numba where it is installed. No torch.
+
+The compiled engine is event-driven: a neuron that is silent at a step costs nothing, one that fires adds its row of the
+weights. With numpy alone one product per layer and all steps is faster than following single spikes, unless more than
+half of the inputs are silent throughout; then only the rows of the others are touched.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carebn.deploy.folded import Array, Bounds, Encoder, Folded, Layer
+
+
+class Trace(NamedTuple):
+    """Everything that happened in one batch of decisions."""
+
+    spikes: list[Array]  # of the encoder and every layer: [T, B, F]; [1, B, F] where the same at every step
+    margins: Array  # [B]: how near any neuron came to deciding otherwise, relative to the potentials around it
+    values: Array  # [B, outputs]
+
+
+class DeployedPolicy:
+    """Acts as Stable-Baselines3's policies do: ``predict(obs, deterministic=True) → (action, None)``.
+
+    ``compiled``: True needs numba, False does without, None takes it if it is there. Compiling happens here, at loading
+    (the result is kept on disk), so that no action waits for it.
+    """
+
+    def __init__(self, network: Folded, compiled: bool | None = None) -> None:
+        self.network = network
+        self._compiled = None
+        if compiled is not False:
+            try:
+                from carebn.deploy.compiled import CompiledPolicy
+            except ModuleNotFoundError as error:
+                if error.name != "numba":
+                    raise
+                if compiled:
+                    raise ValueError("numba is not installed, so the policy cannot be compiled; use pip") from error
+            else:
+                self._compiled = CompiledPolicy(network)
+                self._compiled.values(np.zeros((1, network.encoder.obs_dim), np.float32))
+
+    @property
+    def engine(self) -> str:
+        return "numpy" if self._compiled is None else "numba"
+
+    def predict(
+        self,
+        observation: NDArray[Any],
+        state: None = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[NDArray[Any], None]:
+        """For one observation or a batch of them. Policies are deterministic; the arguments are SB3's."""
+        obs = np.asarray(observation)
+        values = self.values(obs[None] if obs.ndim == 1 else obs)
+        actions = values.argmax(-1) if self.network.bounds is None else values.astype(np.float32)
+        return (actions[0] if obs.ndim == 1 else actions), None
+
+    def values(self, obs: NDArray[Any]) -> Array:
+        """Actions of a continuous policy, values of a discrete one: [B, outputs] for observations [B, obs]."""
+        rows = checked(obs, self.network.encoder)
+        if self._compiled is not None:
+            return self._compiled.values(rows)
+        return trace(self.network, rows).values
+
+    def trace(self, obs: NDArray[Any]) -> Trace:
+        """All spikes on the way to the values."""
+        return trace(self.network, checked(obs, self.network.encoder), with_margins=True)
+
+    def encode(self, obs: NDArray[Any]) -> Array:
+        """What the first layer receives, [T, B, F] or [1, B, F]: for a chip that runs the layers alone."""
+        return encode(self.network.encoder, self.network.time_steps, checked(obs, self.network.encoder))
+
+    def decode(self, values: Array) -> Array:
+        """From the read-out's potentials to actions, or values of a discrete policy."""
+        return decode(self.network.bounds, values)
+
+
+def load(path: Path | str, compiled: bool | None = None) -> DeployedPolicy:
+    """The policy that ``carebn export --to numpy`` wrote. Nothing in the file is executed."""
+    return DeployedPolicy(Folded.read(path), compiled)
+
+
+def checked(obs: NDArray[Any], encoder: Encoder) -> NDArray[np.float32]:
+    """Observations as float32, the precision in which the network saw them in training."""
+    obs = np.asarray(obs)
+    if obs.ndim != 2 or obs.shape[1] != encoder.obs_dim:
+        shape = obs.shape[1:] if obs.ndim == 2 and len(obs) == 1 else obs.shape
+        raise ValueError(f"expected an observation of size {encoder.obs_dim}, got shape {shape}")
+    if encoder.byte_observations and obs.dtype != np.uint8:
+        raise ValueError(f"expected an observation of bytes (uint8), got {obs.dtype}")
+    if obs.dtype.kind not in "fiub":
+        raise ValueError(f"expected an observation of numbers, got {obs.dtype}")
+    if obs.dtype == np.float32:
+        rows = np.ascontiguousarray(obs)
+    else:
+        with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused as such
+            rows = np.ascontiguousarray(obs, dtype=np.float32)
+    if not np.isfinite(rows).all():
+        raise ValueError("got NaN or infinity in an observation")
+    return rows
+
+
+# --- with numpy alone ------------------------------------------------------------------------------------------------
+
+
+def trace(network: Folded, obs: NDArray[np.float32], with_margins: bool = False) -> Trace:
+    margins = np.full(len(obs), np.inf)
+    x = encode(network.encoder, network.time_steps, obs, margins if with_margins else None)
+    spikes = [x]
+    for layer in network.layers:
+        current = _currents(layer, x, network.time_steps)
+        x = _NEURONS[layer.neuron.kind](layer, current, margins if with_margins else None)
+        spikes.append(x)
+    values = decode(network.bounds, x.sum(0) @ network.readout_weight + network.readout_bias)
+    return Trace(spikes, margins, values)
+
+
+def encode(encoder: Encoder, steps: int, obs: NDArray[np.float32], margins: Array | None = None) -> Array:
+    """What the first layer receives: [T, B, F], or [1, B, F] where it is the same at every step."""
+    x = (obs - encoder.offset) / encoder.divisor
+    if encoder.squash == "tanh":
+        x = np.tanh(x)
+    elif encoder.squash == "clip":
+        x = np.clip(x, -encoder.limit, encoder.limit)
+    if encoder.coding == "direct":
+        return x[None]
+    u = (x[:, :, None] - encoder.mean) * encoder.precision
+    a = np.exp(-(u * u * 0.5)).reshape(len(obs), encoder.outputs)
+    if encoder.coding == "analogue":
+        return a[None]
+    spikes = np.empty((steps, *a.shape))
+    v = np.zeros_like(a)
+    for spike in spikes:
+        v = v + a
+        np.greater(v, encoder.threshold, out=spike)
+        _note(margins, v, encoder.threshold)
+        v = v - spike * encoder.subtract
+    return spikes
+
+
+def _currents(layer: Layer, x: Array, steps: int) -> Array:
+    """[T, B, outputs], from [T, B, inputs], or from [1, B, inputs] where the input is the same at every step."""
+    weight = layer.weight
+    rows = x.reshape(-1, layer.inputs)
+    if 0 < len(rows) <= steps:  # one observation
+        active = np.flatnonzero(rows.any(0))
+        if 2 * len(active) < layer.inputs:
+            rows, weight = rows[:, active], weight[active]
+    z = (rows @ weight).reshape(*x.shape[:2], layer.outputs)
+    if layer.scale is not None:
+        z = z * layer.scale[:, None]
+    z = z + layer.bias[:, None]
+    return z if len(z) == steps else np.broadcast_to(z, (steps, *z.shape[1:]))
+
+
+def decode(bounds: Bounds | None, values: Array) -> Array:
+    """Actions within their bounds; without bounds, the values themselves."""
+    if bounds is None:
+        return values
+    return np.clip(bounds.middle + bounds.reach * np.tanh(values), bounds.low, bounds.high)
+
+
+def _note(margins: Array | None, potential: Array, threshold: float) -> None:
+    """Keep the smallest distance from the threshold, relative to the largest potential (or one) of the observation."""
+    if margins is not None:
+        size = np.maximum(np.abs(potential).max(1), 1.0)
+        np.minimum(margins, np.abs(potential - threshold).min(1) / size, out=margins)
+
+
+def _lif(layer: Layer, currents: Array, margins: Array | None) -> Array:
+    """C = λ_c·C + x;  H = λ·V + C;  S = 1 if H > V_th;  V = H·(1 − S);  λ_c = 0 for LIF."""
+    neuron = layer.neuron
+    current_decay = neuron["current_decay"] if neuron.kind == "clif" else 0.0
+    decay, threshold = neuron["decay"], neuron["v_threshold"]
+    spikes = np.empty(currents.shape)
+    c = v = np.zeros(currents.shape[1:])
+    for current, spike in zip(currents, spikes, strict=True):
+        c = current_decay * c + current
+        h = decay * v + c
+        np.greater(h, threshold, out=spike)
+        _note(margins, h, threshold)
+        v = h * (1 - spike)
+    return spikes
+
+
+def _dn(layer: Layer, currents: Array, margins: Array | None) -> Array:
+    """C = λ_c·C + x;  V = V·(1 − S) + θ_r·S;  U = U + θ_s·S;
+    V ← V + (V² − V − U + C);  U ← U + (θ_v·V − θ_u·U), both from the values before;  S = 1 if V > V_th."""
+    neuron = layer.neuron
+    threshold = neuron["v_threshold"]
+    spikes = np.empty(currents.shape)
+    c = v = u = fired = np.zeros(currents.shape[1:])
+    for current, spike in zip(currents, spikes, strict=True):
+        c = neuron["current_decay"] * c + current
+        v = v * (1 - fired) + neuron["theta_r"] * fired
+        u = u + neuron["theta_s"] * fired
+        v, u = v + (v * v - v - u + c), u + (neuron["theta_v"] * v - neuron["theta_u"] * u)
+        np.greater(v, threshold, out=spike)
+        _note(margins, v, threshold)
+        fired = spike
+    return spikes
+
+
+def _relu(layer: Layer, currents: Array, margins: Array | None) -> Array:
+    return np.maximum(currents, 0.0)
+
+
+_NEURONS = {"lif": _lif, "clif": _lif, "dn": _dn, "relu": _relu}

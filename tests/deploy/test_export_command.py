@@ -1,0 +1,190 @@
+"""``carebn export``: from a trained run to a checked file, and what it says when something is wrong."""
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from carebn import cli, deploy, load
+from carebn.deploy import c_export, export, onnx_export
+from carebn.training import Run, TrainConfig
+
+TRAINED = Path(__file__).parent / "trained_clif"
+
+
+@pytest.fixture
+def carebn(monkeypatch, capfd, tmp_path):
+    """Runs the command in this process, in an empty directory; gives (exit code, output, errors)."""
+    monkeypatch.chdir(tmp_path)
+    for library in ("OMP", "MKL", "OPENBLAS", "NUMBA"):
+        monkeypatch.setenv(f"{library}_NUM_THREADS", "1")
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["carebn", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return stop.value.code, *capfd.readouterr()
+
+    return call
+
+
+def assert_one_sentence(said, sentence):
+    code, out, err = said
+    assert code == 1
+    assert out == ""
+    assert err.splitlines()[-1].startswith("carebn: ")
+    assert sentence in err
+    assert "Traceback" not in err
+    assert [p for p in os.listdir() if "policy" in p] == []
+
+
+@pytest.mark.parametrize("to", export.FORMATS)
+def test_every_format(carebn, to):
+    code, out, _ = carebn("export", TRAINED, "--to", to, "--out", f"policy.{to}")
+    assert code == 0
+    assert "checked on 1,000 observations of random episodes: 1,000 of 1,000 observations agree to 1e-05" in out
+    report = json.loads(Path(f"policy.{to}.json").read_bytes())
+    assert report["checked"]
+    assert report["parity"]["passed"]
+    assert report["parity"]["observations"] == 1000
+    assert report["sha256"] == hashlib.sha256(Path(f"policy.{to}").read_bytes()).hexdigest()
+    assert sorted(os.listdir()) == [f"policy.{to}", f"policy.{to}.json"]
+
+
+def test_the_deployed_policy_acts_as_the_run(carebn):
+    carebn("export", TRAINED, "--to", "numpy", "--out", "policy.npz")
+    trained, deployed = load(TRAINED), deploy.load("policy.npz")
+    obs, _ = export.observations(TRAINED, trained, 1000)
+    different = np.abs(trained.predict(obs)[0] - deployed.predict(obs)[0]).max(1) > 1e-5
+    assert different.mean() < 0.01  # the run acts in float32
+
+
+def test_int8_keeps_the_return(carebn):
+    code, out, _ = carebn("export", TRAINED, "--to", "c", "--weights", "int8", "--out", "policy.c")
+    assert code == 0
+    trained, int8 = json.loads(Path("policy.c.json").read_bytes())["returns"]
+    assert abs(int8 - trained) <= 0.05 * abs(trained)
+    assert f"mean return {int8:.1f} with int8 weights, {trained:.1f} as trained" in out
+    assert trained > 900, "the kept policy should have learned its task"
+
+
+def test_int8_that_loses_the_return_is_refused(carebn, monkeypatch):
+    returns = iter([100.0, 94.9])
+    monkeypatch.setattr(export, "_mean_return", lambda *_: next(returns))
+    said = carebn("export", TRAINED, "--to", "c", "--weights", "int8", "--out", "policy.c")
+    assert_one_sentence(said, "mean return falls from 100.0 to 94.9, by more than 5%, so nothing was written")
+
+
+def test_a_failed_check_leaves_nothing_behind(carebn, monkeypatch):
+    """The exporter is given a network with one weight changed."""
+    from dataclasses import replace
+
+    right = onnx_export.to_onnx
+
+    def wrong(network, dtype):
+        weight = network.layers[0].weight.copy()
+        weight[:, 0] += 0.5
+        return right(replace(network, layers=(replace(network.layers[0], weight=weight), *network.layers[1:])), dtype)
+
+    monkeypatch.setattr(onnx_export, "to_onnx", wrong)
+    said = carebn("export", TRAINED, "--to", "onnx", "--out", "policy.onnx")
+    assert_one_sentence(said, "the exported policy is not the trained one, so nothing was written")
+
+
+def test_a_failed_check_does_not_touch_an_earlier_file(carebn, monkeypatch):
+    Path("policy.onnx").write_bytes(b"earlier")
+    monkeypatch.setattr(export, "compare", lambda *_, **__: (_ for _ in ()).throw(ValueError("differs")))
+    code, _, err = carebn("export", TRAINED, "--to", "onnx", "--out", "policy.onnx")
+    assert (code, err) == (1, "carebn: differs\n")
+    assert os.listdir() == ["policy.onnx"]
+    assert Path("policy.onnx").read_bytes() == b"earlier"
+
+
+def test_without_a_compiler_it_says_so(carebn, monkeypatch):
+    monkeypatch.setattr(c_export, "compiler", lambda: None)
+    code, out, _ = carebn("export", TRAINED, "--to", "c", "--out", "policy.c")
+    assert code == 0
+    assert "NOT CHECKED: there is no C compiler on this machine" in out
+    report = json.loads(Path("policy.c.json").read_bytes())
+    assert report["checked"] is False
+    assert report["parity"] is None
+
+
+def test_a_missing_package_is_named(carebn, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    monkeypatch.delitem(sys.modules, "carebn.deploy.onnx_export")
+    said = carebn("export", TRAINED, "--to", "onnx", "--out", "policy.onnx")
+    assert_one_sentence(said, "this export needs onnx and onnxruntime: pip install 'carebn[onnx]'")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--to", "onxn"], "unknown export format 'onxn': did you mean 'onnx'?"),
+        (
+            ["--to", "onnx", "--weights", "int8"],
+            "--weights int8 is not available for --to onnx; it has float32, float64",
+        ),
+        (["--to", "c", "--bias", "neuron"], "--bias neuron is not available for --to c; it has affine"),
+        (["--to", "nir", "--bias", "none"], "--bias none is not available for --to nir; it has affine, neuron"),
+        (["--to", "c", "--observations", "0"], "--observations must be at least 1, got 0"),
+        (["--to", "c", "--out", "missing/policy.c"], "there is no directory missing"),
+        (["--to", "c", "--out", "."], "is a directory; give the name of a file"),
+    ],
+)
+def test_mistakes(carebn, words, sentence):
+    out = [] if "--out" in words else ["--out", "policy"]
+    assert_one_sentence(carebn("export", TRAINED, *words, *out), sentence)
+
+
+def test_an_unwritable_directory(carebn, monkeypatch):
+    os.mkdir("locked")
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
+    assert_one_sentence(carebn("export", TRAINED, "--to", "c", "--out", "locked/policy.c"), "no permission to write")
+
+
+def test_a_full_disk(carebn, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    said = carebn("export", TRAINED, "--to", "numpy", "--out", "policy.npz")
+    assert_one_sentence(said, "cannot write policy.npz: No space left on device")
+
+
+def test_not_a_run(carebn):
+    assert_one_sentence(carebn("export", ".", "--to", "c", "--out", "policy.c"), "is not a run directory")
+
+
+def test_unfinished_and_untrained_runs_come_with_a_warning(carebn, tmp_path):
+    """A run that was stopped after its first checkpoint; its replay gives the observations."""
+    config = TrainConfig(
+        env_id="InvertedPendulum-v4",
+        total_timesteps=60,
+        learning_starts=20,
+        hidden=(8,),
+        batch_size=8,
+        eval_episodes=1,
+        recalibration_batches=2,
+        checkpoint_interval=30,
+        run_dir=tmp_path / "run",
+        quiet=True,
+    )
+    Run(config).train()
+    words = ("export", "run", "--to", "numpy", "--out", "p.npz", "--observations", "50")
+    code, out, err = carebn(*words)
+    assert (code, err) == (0, "")
+    assert "50 observations of the run's replay: 50 of 50 observations agree" in out
+    shutil.rmtree("run/checkpoint/000000060")
+    code, _, err = carebn(*words)
+    assert (code, err) == (0, "warning: this run is unfinished: it stands at step 30 of 60\n")
+    os.rename("run/checkpoint/000000030", "run/checkpoint/000000020")
+    code, _, err = carebn(*words)
+    assert (code, err) == (0, "warning: this run is untrained: it stands at step 20 and learns from step 20 on\n")
+    next(Path("run/replay").iterdir()).write_bytes(b"damaged")
+    assert carebn(*words)[2].splitlines()[-1].startswith("carebn: the run's replay cannot be read")
