@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from torch import nn
+from torch import Tensor, nn
 
 from carebn.network.inference import FastActor
 from carebn.training.build import make_policy
@@ -35,21 +35,31 @@ class Policy:
         deterministic: bool = True,
     ) -> tuple[NDArray[Any], None]:
         """For one observation or a batch of them. Trained policies are deterministic; the arguments are SB3's."""
+        obs = self.checked(observation)
+        batch = obs.reshape(-1, self.obs_dim)
+        if self._fast is not None:
+            action: NDArray[Any] = self._fast(batch)
+        else:
+            with torch.no_grad():
+                action = self.choose(self.network(torch.from_numpy(batch)))
+        return (action[0] if obs.ndim == 1 else action), None
+
+    def checked(self, observation: NDArray[Any]) -> NDArray[Any]:
+        """One observation or a batch of them as the network takes them; one sentence if they are not of its kind."""
         obs = np.asarray(observation)
         if obs.shape[-1:] != (self.obs_dim,) or obs.ndim > 2:
             raise ValueError(f"expected an observation of size {self.obs_dim}, got shape {obs.shape}")
         if self.obs_dtype == np.uint8 and obs.dtype != np.uint8:
             raise ValueError(f"expected an observation of bytes (uint8), got {obs.dtype}")
-        batch = np.ascontiguousarray(obs.reshape(-1, self.obs_dim), dtype=self.obs_dtype)
-        if self._fast is not None:
-            action: NDArray[Any] = self._fast(batch)
-        else:
-            if not np.isfinite(batch).all():
-                raise ValueError("got NaN or infinity in an observation")
-            with torch.no_grad():
-                out = self.network(torch.from_numpy(batch))
-            action = (out.argmax(-1) if self.config.algo == "dqn" else out).numpy()
-        return (action[0] if obs.ndim == 1 else action), None
+        obs = np.ascontiguousarray(obs, dtype=self.obs_dtype)
+        if not np.isfinite(obs).all():
+            raise ValueError("got NaN or infinity in an observation")
+        return obs
+
+    def choose(self, output: Tensor) -> NDArray[Any]:
+        """The action for what the network returned: that itself, or the action of the largest Q."""
+        action: NDArray[Any] = (output.argmax(-1) if self.config.algo == "dqn" else output).numpy()
+        return action
 
 
 def read_config(run_dir: Path | str) -> TrainConfig:
