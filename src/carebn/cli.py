@@ -13,6 +13,8 @@ COMMANDS = {
     "train": "train an agent; the same command again resumes it",
     "evaluate": "play noise-free episodes with a trained policy",
     "energy": "what a decision costs: synaptic operations, FLOPs and joules",
+    "watch": "film a policy at work: environment, spikes of every layer, action, return",
+    "spikes": "draw one decision: every spike of every layer",
 }
 
 

@@ -97,24 +97,23 @@ def figure(title: str, bill: Bill, ann: Bill | None, env_id: str) -> Any:
         if env_id in PAPER_NJ and name == "paper":
             ordinary, spiking = PAPER_NJ[env_id]
             bars += [("paper: SNN, CaRe-BN", spiking, "white"), ("paper: ANN", ordinary, "white")]
-        names, energies, colours = zip(*bars, strict=True)
+        energies = [energy for _, energy, _ in bars]
         places = range(len(bars))
-        axes.barh(places, energies, color=colours, edgecolor="black", linewidth=0.5)
+        axes.barh(places, energies, color=[colour for *_, colour in bars], edgecolor="black", linewidth=0.5)
         axes.set_xscale("log")
         positive = [e for e in energies if e > 0]
         axes.set_xlim(min(positive) / 2, max(positive) * 6)
         for place, energy in zip(places, energies, strict=True):
             axes.text(max(energy, min(positive) / 2) * 1.1, place, f"{energy:,.2f}", va="center", fontsize=7)
-        axes.set_yticks(list(places), names, fontsize=8)
+        axes.set_yticks(list(places), [bar for bar, *_ in bars], fontsize=8)
         axes.invert_yaxis()
         axes.set_xlabel(f"nJ per decision ({prices.source})", fontsize=8)
         axes.tick_params(axis="x", labelsize=8)
     axes = picture.add_subplot(grid[:, 1])
     senders = [item for item in (*bill.synapses, *bill.overhead) if item.sender_rate is not None]
-    labels = [
-        f"{item.name.split(' → ')[0]}\n{item.inputs} {'neurons' if item.sender_spiking else 'values'}"
-        for item in senders
-    ]
+    names = [item.name.split(" → ")[0].replace("output population", "output\npopulation") for item in senders]
+    units = [f"{item.inputs} {'neurons' if item.sender_spiking else 'values'}" for item in senders]
+    labels = [f"{name}\n{unit}" for name, unit in zip(names, units, strict=True)]
     rates = [100 * (item.sender_rate or 0) for item in senders]
     colours = ["tab:blue" if item.sender_spiking else "tab:purple" for item in senders]
     axes.bar(labels, rates, color=colours)
