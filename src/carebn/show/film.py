@@ -6,6 +6,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from imageio_ffmpeg import write_frames
+
 from carebn.errors import unknown_name
 from carebn.show.outputs import writable_file
 from carebn.show.stage import Picture
@@ -72,10 +74,6 @@ class Film:
     """``with Film(path, fps) as film: film.add(frame)``. The file appears when the film is complete."""
 
     def __init__(self, path: Path, fps: float, size: tuple[int, int]) -> None:
-        try:
-            from imageio_ffmpeg import write_frames
-        except ImportError:
-            raise ValueError("films need the package imageio-ffmpeg: pip install imageio-ffmpeg") from None
         form = format_of(path)
         self.path = writable_file(path)
         self.hidden = path.with_name(f".{path.name}.part")
@@ -85,7 +83,10 @@ class Film:
         )
 
     def __enter__(self) -> Self:
-        self._writer.send(None)
+        try:
+            self._writer.send(None)
+        except RuntimeError as error:  # there is no program for this machine in the package
+            raise ValueError(f"a film needs the program ffmpeg: {error}") from error
         return self
 
     def add(self, frame: Picture) -> None:

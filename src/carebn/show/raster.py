@@ -61,16 +61,17 @@ def _population(axes: Any, population: Population, colour: str) -> None:
         told = f"{int(values.sum())} spikes, {population.rate:.1%} of {steps} × {neurons} fire"
     else:
         axes.imshow(values, cmap=colour, vmin=min(0.0, float(values.min())), **grid)
-        told = f"not spikes: ReLU activity, {population.rate:.1%} active, darkest {values.max():.3g}"
+        told = f"activity, not spikes: {population.rate:.1%} active, darkest {values.max():.3g}"
     for edge in range(1, steps):
         axes.axhline(edge + 0.5, color="white", linewidth=1.2)
-    axes.set_title(f"{population.name}: {neurons} neurons", loc="left", fontsize=9)
+    unit = "neurons" if population.spiking else "ReLU units"
+    axes.set_title(f"{population.name}: {neurons} {unit}", loc="left", fontsize=9)
     axes.set_title(told, loc="right", fontsize=9)
     axes.set_yticks(range(1, steps + 1))
     axes.set_ylabel("step" if population.spiking else "", fontsize=8)
     if not population.spiking:
         axes.set_yticks([])
-    axes.set_xlabel("neuron", fontsize=8, labelpad=1)
+    axes.set_xlabel("neuron" if population.spiking else "unit", fontsize=8, labelpad=1)
     axes.tick_params(labelsize=7)
 
 

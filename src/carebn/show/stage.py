@@ -18,9 +18,9 @@ BACKENDS = ("egl", "osmesa", "glfw")  # the last one needs a screen
 ATARI_HERTZ = 60
 
 
-def working_backend() -> str | None:
+def working_backend(candidates: Sequence[str] = BACKENDS) -> str | None:
     """A way in which MuJoCo can draw here. Each is tried in a process of its own: a failure cannot be undone."""
-    for name in BACKENDS:
+    for name in candidates:
         trial = f"from mujoco.{name} import GLContext; context = GLContext(8, 8); context.make_current()"
         done = subprocess.run(
             [sys.executable, "-c", trial], env={**os.environ, "MUJOCO_GL": name}, capture_output=True, check=False
@@ -31,8 +31,13 @@ def working_backend() -> str | None:
 
 
 def _prepare_mujoco() -> None:
-    if os.environ.get("MUJOCO_GL"):
-        return  # the user's choice
+    chosen = os.environ.get("MUJOCO_GL")
+    if chosen:
+        if chosen not in BACKENDS or working_backend([chosen]) is None:
+            raise ValueError(
+                f"MuJoCo cannot draw with MUJOCO_GL={chosen}; unset it, and what works is found ({', '.join(BACKENDS)})"
+            )
+        return
     backend = working_backend()
     if backend is None:
         raise ValueError(
@@ -73,10 +78,8 @@ class Stage:
         try:
             picture: Any = self.env.render()
         except Exception as error:  # of any library that draws
-            backend = os.environ.get("MUJOCO_GL")
-            hint = f" (MUJOCO_GL is {backend!r}; without it a way that works is looked for)" if backend else ""
             reason = str(error).strip().splitlines() or [type(error).__name__]
-            raise ValueError(f"{self.env_id} cannot be drawn: {reason[0]}{hint}") from error
+            raise ValueError(f"{self.env_id} cannot be drawn: {reason[0]}") from error
         if not isinstance(picture, np.ndarray) or picture.ndim != 3 or picture.shape[2] != 3:
             raise ValueError(f"{self.env_id} cannot be drawn: its render() gave no picture")
         return np.ascontiguousarray(picture, dtype=np.uint8)
