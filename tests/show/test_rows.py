@@ -1,7 +1,7 @@
 """Pixels for neurons."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carebn.show.rows import MOST_PIXELS, Rows, plan_rows
@@ -15,6 +15,7 @@ def test_by_hand() -> None:
         plan_rows([5, 5, 5], 2)
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 4000), min_size=1, max_size=6), st.integers(6, 1200))
 def test_always_within_the_budget_and_every_layer_seen(neurons: list[int], budget: int) -> None:
     rows = plan_rows(neurons, budget)

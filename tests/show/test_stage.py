@@ -22,6 +22,17 @@ def test_mujoco(mujoco_draws: None) -> None:
     hopper.env.close()
 
 
+def test_fine_pictures_differ_but_show_the_same(mujoco_draws: None) -> None:
+    pictures = []
+    for fine in (False, True):
+        ant = Stage("Ant-v4", (), size=128, fine=fine)
+        ant.env.reset(seed=0)
+        pictures.append(ant.look().astype(float))
+        ant.env.close()
+    assert (pictures[0] != pictures[1]).any()
+    assert np.corrcoef(pictures[0].ravel(), pictures[1].ravel())[0, 1] > 0.8
+
+
 def test_atari_in_its_own_time() -> None:
     pong = Stage("ALE/Pong-v5", (), size=128)
     obs, _ = pong.env.reset(seed=0)

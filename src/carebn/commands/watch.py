@@ -35,6 +35,8 @@ class Config:
     """1 is the environment's own time; 0.25 shows it four times slower."""
     seconds: float = 60.0
     """Longest film; the last episode is cut there."""
+    fine: bool = False
+    """MuJoCo with shadows, reflections and smooth edges; ten times slower without a graphics card."""
     quiet: bool = False
     """No progress display."""
 
@@ -54,7 +56,7 @@ def run(config: Config) -> int:
     if warning:
         Console(stderr=True).print(f"warning: {warning}", highlight=False, soft_wrap=True)
     env_id = policy.config.env_id
-    stage = Stage(env_id, policy.config.import_modules, size=620 * form.size[0] // 1920)
+    stage = Stage(env_id, policy.config.import_modules, size=620 * form.size[0] // 1920, fine=config.fine)
     every, fps = form.timing((stage.rate or USUAL_RATE) * config.speed)
     controls = Controls.of(stage.env, spaces_of(stage.env, env_id))
     most = max(1, int(config.seconds * fps))

@@ -23,17 +23,16 @@ def plan_rows(neurons: Sequence[int], budget: int) -> list[Rows]:
     """
     if budget < len(neurons):
         raise ValueError(f"{len(neurons)} layers need more than {budget} pixels")
-    every, pixels = [1] * len(neurons), [1] * len(neurons)
-
-    def rows() -> list[Rows]:
-        return [Rows(e, -(-n // e), p) for n, e, p in zip(neurons, every, pixels, strict=True)]
-
-    while sum(row.height for row in rows()) > budget:
-        tallest = max(range(len(neurons)), key=lambda i: rows()[i].height)
-        every[tallest] += 1
+    rows = [Rows(1, n, 1) for n in neurons]
+    while sum(row.height for row in rows) > budget:
+        tallest = max(row.height for row in rows)
+        for i, row in enumerate(rows):
+            if row.height == tallest:  # layers of one size are treated alike
+                rows[i] = Rows(row.every + 1, -(-neurons[i] // (row.every + 1)), 1)
     while True:
-        left = budget - sum(row.height for row in rows())
-        fitting = [i for i, row in enumerate(rows()) if row.shown <= left and row.pixels < MOST_PIXELS]
+        left = budget - sum(row.height for row in rows)
+        fitting = [i for i, row in enumerate(rows) if row.shown <= left and row.pixels < MOST_PIXELS]
         if not fitting:
-            return rows()
-        pixels[min(fitting, key=lambda i: rows()[i].height)] += 1
+            return rows
+        lowest = min(fitting, key=lambda i: rows[i].height)
+        rows[lowest] = rows[lowest]._replace(pixels=rows[lowest].pixels + 1)

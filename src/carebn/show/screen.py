@@ -118,7 +118,7 @@ class Screen:
         return int(np.clip(self.raster_width / per_second, 2, self._scaled(12)))
 
     def _panels(self, populations: Sequence[Population]) -> list[Panel]:
-        top, bottom, heading = self._scaled(96), self.size[1] - self._scaled(70), self._scaled(30)
+        top, bottom, heading = self._scaled(14), self.size[1] - self._scaled(62), self._scaled(28)
         sizes = [p.values.shape[2] for p in populations]
         planned = plan_rows(sizes, bottom - top - heading * len(sizes))
         panels, spiking = [], 0
@@ -142,7 +142,10 @@ class Screen:
         image = Image.new("RGB", self.size, BACKGROUND)
         draw = ImageDraw.Draw(image)
         s = self._scaled
-        self._text(draw, self.left, s(62), title, 30, TEXT)
+        pixels = 30
+        while pixels > 10 and draw.textlength(title, font=_font(s(pixels))) > self.view_size[0]:
+            pixels -= 1
+        self._text(draw, self.left, s(62), title, pixels, TEXT)
         for panel in self.panels:
             what = f"{panel.neurons} {panel.unit}"
             if not panel.spiking:
@@ -173,7 +176,7 @@ class Screen:
             draw.line((x, y, x, y + s(6)), fill=DIM)
             text = "now" if i == 0 else f"−{i * tick:g} s"
             self._text(draw, x, y + s(26), text, 17, TEXT if i == 0 else DIM, "rs" if i == 0 else "ms")
-        self._text(draw, self.raster_left, y + s(52), each, 17, DIM)
+        self._text(draw, self.raster_left, y + s(50), each, 17, DIM)
 
     # --- what does ---------------------------------------------------------------------------------------------------
 
