@@ -15,6 +15,9 @@ COMMANDS = {
     "convert": "turn a trained ANN into a spiking policy",
     "methods": "list what can be trained: every system of the paper's comparison",
     "export": "turn a trained policy into a file for a chip, a microcontroller or another runtime",
+    "energy": "what a decision costs: synaptic operations, FLOPs and joules",
+    "watch": "film a policy at work: environment, spikes of every layer, action, return",
+    "spikes": "draw one decision: every spike of every layer",
 }
 
 

@@ -30,14 +30,13 @@ class Spaces:
         return () if self.low is None else self.low.shape
 
 
-def make_env(env_id: str, modules: Sequence[str] = ()) -> Env:
-    """The environment of that id; Atari games come with RAM observations."""
+def make_env(env_id: str, modules: Sequence[str] = (), **options: Any) -> Env:
+    """The environment of that id, made with these options; Atari games come with RAM observations."""
     for module in modules:
         try:
             importlib.import_module(module)
         except Exception as error:  # whatever a module of the user's does wrong
             raise ValueError(f"cannot import module {module!r} (--import): {type(error).__name__}: {error}") from error
-    options: dict[str, Any] = {}
     if env_id.startswith("ALE/"):
         import ale_py
 

@@ -47,23 +47,33 @@ class Policy:
         deterministic: bool = True,
     ) -> tuple[NDArray[Any], NDArray[Any] | None]:
         """For one observation or a batch of them, with a row of state each. Trained policies are deterministic."""
+        obs = self.checked(observation)
+        batch = obs.reshape(-1, self.obs_dim)
+        if self._fast is not None:
+            action: NDArray[Any] = self._fast(batch)
+            state = None
+        elif self._random:
+            action, state = self._each_by_itself(batch), None
+        else:
+            action, state = self._decide(batch, state, episode_start)
+        return (action[0] if obs.ndim == 1 else action), state
+
+    def checked(self, observation: NDArray[Any]) -> NDArray[Any]:
+        """One observation or a batch of them as the network takes them; one sentence if they are not of its kind."""
         obs = np.asarray(observation)
         if obs.shape[-1:] != (self.obs_dim,) or obs.ndim > 2:
             raise ValueError(f"expected an observation of size {self.obs_dim}, got shape {obs.shape}")
         if self.obs_dtype == np.uint8 and obs.dtype != np.uint8:
             raise ValueError(f"expected an observation of bytes (uint8), got {obs.dtype}")
-        batch = np.ascontiguousarray(obs.reshape(-1, self.obs_dim), dtype=self.obs_dtype)
-        if self._fast is not None:
-            action: NDArray[Any] = self._fast(batch)
-            state = None
-        else:
-            if not np.isfinite(batch).all():
-                raise ValueError("got NaN or infinity in an observation")
-            if self._random:
-                action, state = self._each_by_itself(batch), None
-            else:
-                action, state = self._decide(batch, state, episode_start)
-        return (action[0] if obs.ndim == 1 else action), state
+        obs = np.ascontiguousarray(obs, dtype=self.obs_dtype)
+        if not np.isfinite(obs).all():
+            raise ValueError("got NaN or infinity in an observation")
+        return obs
+
+    def choose(self, output: Tensor) -> NDArray[Any]:
+        """The action for what the network returned: that itself, or the action of the largest Q."""
+        action: NDArray[Any] = (output.argmax(-1) if self.config.algo == "dqn" else output).numpy()
+        return action
 
     def _decide(
         self,
@@ -83,8 +93,7 @@ class Policy:
                 out, kept = self.network.decide(obs, carried)
             else:
                 out = self.network(obs)
-        action = (out.argmax(-1) if self.config.algo == "dqn" else out).numpy()
-        return action, None if kept is None else kept.numpy()
+        return self.choose(out), None if kept is None else kept.numpy()
 
     def _each_by_itself(self, batch: NDArray[Any]) -> NDArray[Any]:
         """Random spikes drawn from the observation, so that an action depends on nothing else."""

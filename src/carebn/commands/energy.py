@@ -1,0 +1,98 @@
+"""``carebn energy``."""
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from numpy.typing import NDArray
+from rich.console import Console
+
+from carebn.measure.energy import PAPER_NJ, PRICES, Count, as_json, counterpart
+from carebn.measure.energy_report import figure, table, verdict
+from carebn.measure.spikes import decide
+from carebn.network import SpikingActor, SpikingQNetwork
+from carebn.show.counter import Counter
+from carebn.show.outputs import writable_directory
+from carebn.training.environment import make_env
+from carebn.training.evaluation import evaluate
+from carebn.training.files import as_json as json_bytes
+from carebn.training.files import write_atomically
+from carebn.training.policy import load
+from carebn.training.progress_of import unfinished
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a decision of a trained policy costs: synaptic operations counted over whole episodes, and joules."""
+
+    run: tyro.conf.Positional[Path]
+    """Run directory."""
+    out: Path | None = None
+    """Directory for energy.json and energy.png. Default: the run directory."""
+    episodes: int = 3
+    """Noise-free episodes to count over. More: a better mean."""
+    seed: int = 1_000_000
+    """Seed of the first episode; the others follow. The default is outside of what training uses."""
+    quiet: bool = False
+    """No progress display."""
+
+
+def run(config: Config) -> int:
+    if config.episodes < 1:
+        raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
+    if config.seed < 0:
+        raise ValueError(f"--seed must not be negative, got {config.seed}")
+    policy = load(config.run)
+    out = writable_directory(config.out if config.out is not None else config.run)
+    console, errors = Console(), Console(stderr=True)
+    warning = unfinished(config.run, policy.config)
+    if warning:
+        errors.print(f"warning: {warning}", highlight=False, soft_wrap=True)
+    count = Count(policy.network)
+    envs = [make_env(policy.config.env_id, policy.config.import_modules) for _ in range(config.episodes)]
+    with Counter("decisions", None, config.quiet) as counter:
+
+        def act(observations: NDArray[Any]) -> NDArray[Any]:
+            decision = decide(policy, observations)
+            count.add(decision)
+            counter.advance(len(observations))
+            return decision.action
+
+        result = evaluate(act, envs, range(config.seed, config.seed + len(envs)), policy.config.env_id)
+    for env in envs:
+        env.close()
+    env_id = policy.config.env_id
+    spiking = isinstance(policy.network, (SpikingActor, SpikingQNetwork))
+    bill, ann = count.bill(), counterpart(policy.network) if spiking else None
+    data: dict[str, Any] = {
+        "run": policy.config.title(),
+        "env_id": env_id,
+        "episodes": config.episodes,
+        "decisions": count.decisions,
+        "mean_return": result.mean,
+        "prices_pJ": {name: prices._asdict() for name, prices in PRICES.items()},
+        "network": as_json(bill),
+    }
+    if ann is not None:
+        data["ann_counterpart"] = as_json(ann)
+        data["time_steps"] = policy.config.time_steps
+    if env_id in PAPER_NJ:
+        data["paper_nanojoule"] = dict(zip(("ann", "snn_care_bn"), PAPER_NJ[env_id], strict=True))
+    if warning:
+        data["warning"] = warning
+    title = (
+        f"{policy.config.title()}\nmean of {count.decisions:,} decisions in {config.episodes} episodes "
+        f"(return {np.mean(result.returns):.1f})"
+    )
+    console.print(table(title, bill, ann, env_id))
+    for line in [] if ann is None else verdict(bill, ann):
+        console.print(line, highlight=False, soft_wrap=True)
+    picture = io.BytesIO()
+    figure(title, bill, ann, env_id).savefig(picture, dpi=150, format="png", metadata={"Software": None})
+    write_atomically(out / "energy.json", json_bytes(data))
+    write_atomically(out / "energy.png", picture.getvalue())
+    print(f"figures: {out / 'energy.json'}\nplot: {out / 'energy.png'}")
+    return 0

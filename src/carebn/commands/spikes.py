@@ -1,0 +1,71 @@
+"""``carebn spikes``."""
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tyro
+from rich.console import Console
+
+from carebn.measure.spikes import decide
+from carebn.show.outputs import writable_file
+from carebn.show.raster import DPI, figure
+from carebn.show.screen import Controls
+from carebn.training.environment import check_step, make_env, spaces_of
+from carebn.training.files import write_atomically
+from carebn.training.policy import load
+from carebn.training.progress_of import unfinished
+
+
+@dataclass(frozen=True)
+class Config:
+    """Draw one decision of a policy: observation, the spikes of every layer at every step, action."""
+
+    run: tyro.conf.Positional[Path]
+    """Run directory."""
+    out: Path = Path("raster.png")
+    """The picture, .png."""
+    decision: int = 1
+    """Which decision of the episode; the first is 1."""
+    seed: int = 1_000_000
+    """Seed of the episode. The default is outside of what training uses."""
+
+
+def run(config: Config) -> int:
+    if config.decision < 1:
+        raise ValueError(f"--decision must be at least 1, got {config.decision}")
+    if config.seed < 0:
+        raise ValueError(f"--seed must not be negative, got {config.seed}")
+    if config.out.suffix.lower() != ".png":
+        raise ValueError(f"a raster is a .png picture, so --out {config.out} needs that ending")
+    policy = load(config.run)
+    writable_file(config.out)
+    warning = unfinished(config.run, policy.config)
+    if warning:
+        Console(stderr=True).print(f"warning: {warning}", highlight=False, soft_wrap=True)
+    env_id = policy.config.env_id
+    env = make_env(env_id, policy.config.import_modules)
+    spaces = spaces_of(env, env_id)
+    obs, _ = env.reset(seed=config.seed)
+    check_step(env_id, obs, 0.0)
+    decision = decide(policy, obs[None])
+    for made in range(1, config.decision):
+        obs, reward, terminated, truncated, _ = env.step(decision.action[0])
+        check_step(env_id, obs, float(reward))
+        if terminated or truncated:
+            raise ValueError(f"the episode is over after {made} decisions; choose a --decision up to {made}")
+        decision = decide(policy, obs[None])
+    controls = Controls.of(env, spaces)
+    title = f"{policy.config.title()}: decision {config.decision} of the episode with seed {config.seed}"
+    picture = io.BytesIO()
+    figure(title, np.asarray(obs, np.float32), decision, controls).savefig(
+        picture, dpi=DPI, format="png", metadata={"Software": None}
+    )
+    write_atomically(config.out, picture.getvalue())
+    for population in decision.populations:
+        steps, _, neurons = population.values.shape
+        kind = "firing" if population.spiking else "active (not spikes)"
+        print(f"{population.name}: {neurons} neurons, {steps} steps, {population.rate:.1%} {kind}")
+    print(f"raster: {config.out}")
+    return 0

@@ -1,0 +1,97 @@
+"""``carebn watch``."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+
+from carebn.measure.spikes import decide
+from carebn.show.counter import Counter
+from carebn.show.film import Film, format_of
+from carebn.show.outputs import writable_file
+from carebn.show.screen import Controls, Screen
+from carebn.show.stage import Stage
+from carebn.training.environment import check_step, spaces_of
+from carebn.training.policy import load
+from carebn.training.progress_of import unfinished
+
+USUAL_RATE = 30.0  # decisions per second, where an environment does not say
+
+
+@dataclass(frozen=True)
+class Config:
+    """Film a policy at work: the environment, the spikes of every layer, the action and the return."""
+
+    run: tyro.conf.Positional[Path]
+    """Run directory."""
+    out: Path = Path("film.mp4")
+    """The film, .mp4 or .gif."""
+    episodes: int = 1
+    """Noise-free episodes, one after the other."""
+    seed: int = 1_000_000
+    """Seed of the first episode; the others follow. The default is outside of what training uses."""
+    speed: float = 1.0
+    """1 is the environment's own time; 0.25 shows it four times slower."""
+    seconds: float = 60.0
+    """Longest film; the last episode is cut there."""
+    fine: bool = False
+    """MuJoCo with shadows, reflections and smooth edges; ten times slower without a graphics card."""
+    quiet: bool = False
+    """No progress display."""
+
+
+def run(config: Config) -> int:
+    if config.episodes < 1:
+        raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
+    if config.seed < 0:
+        raise ValueError(f"--seed must not be negative, got {config.seed}")
+    for name in ("speed", "seconds"):
+        if not 0 < getattr(config, name) < float("inf"):
+            raise ValueError(f"--{name} must be above zero and finite, got {getattr(config, name)}")
+    form = format_of(config.out)
+    policy = load(config.run)
+    writable_file(config.out)
+    warning = unfinished(config.run, policy.config)
+    if warning:
+        Console(stderr=True).print(f"warning: {warning}", highlight=False, soft_wrap=True)
+    env_id = policy.config.env_id
+    stage = Stage(env_id, policy.config.import_modules, size=620 * form.size[0] // 1920, fine=config.fine)
+    every, fps = form.timing((stage.rate or USUAL_RATE) * config.speed)
+    controls = Controls.of(stage.env, spaces_of(stage.env, env_id))
+    most = max(1, int(config.seconds * fps))
+    screen: Screen | None = None
+    with Film(config.out, fps, form.size) as film, Counter("frames", most, config.quiet) as counter:
+        for episode in range(config.episodes):
+            obs, _ = stage.env.reset(seed=config.seed + episode)
+            score, over, decisions = 0.0, False, 0
+            while not over and film.frames < most:
+                check_step(env_id, obs, score)
+                decision = decide(policy, obs[None])
+                if screen is None:
+                    title = policy.config.title()
+                    screen = Screen(form.size, title, decision.populations, controls, stage.rate, config.speed)
+                if decisions == 0:
+                    screen.clear()
+                screen.add(decision)
+                if decisions % every == 0:
+                    note = f"episode {episode + 1} of {config.episodes}" if config.episodes > 1 else ""
+                    film.add(screen.frame(stage.look(), score, decisions, note))
+                    counter.advance()
+                obs, reward, terminated, truncated, _ = stage.env.step(decision.action[0])
+                score += float(reward)
+                decisions += 1
+                over = terminated or truncated
+            if screen is not None and film.frames < most:
+                ending = "ended" if terminated else "time limit"
+                film.add(screen.frame(stage.look(), score, decisions, f"{ending} after {decisions} decisions"))
+                counter.advance()
+            cut = "" if over else f", cut after {config.seconds:g} s of film"
+            counter.console.print(
+                f"episode {episode + 1}: return {score:.1f} in {decisions} decisions{cut}", highlight=False
+            )
+            if not over:
+                break
+    stage.env.close()
+    print(f"film: {config.out} ({film.frames} frames, {film.frames / fps:.1f} s)")
+    return 0

@@ -1,0 +1,1 @@
+"""Measurements on trained networks: what fires, and what it costs."""

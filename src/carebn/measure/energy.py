@@ -1,0 +1,288 @@
+"""What a decision costs: operations counted, spike by spike, and priced.
+
+A spike that meets n synapses costs n synaptic operations, one addition of a weight each. A layer whose input is not
+spikes costs a multiplication and an addition per synapse, as in an ordinary network:
+
+    synaptic operations of a layer   Σ_t Σ_i S_t,i · fan-out          (biases are not synapses)
+    ANN counterpart                  MACs = Σ_layers inputs · outputs;  FLOPs = 2 · MACs
+
+Prices are in picojoule. The ``paper`` ones (12.5 pJ per FLOP, 77 fJ per synaptic operation) and those of a 45 nm chip
+(multiplication 3.7, addition 0.9: 4.6 per MAC, 0.9 per synaptic operation) disagree: a MAC is worth 325 synaptic
+operations by the first and 5 by the second. So both are always shown.
+
+What the paper leaves out is counted apart, as `overhead`: the encoder, the membranes and the decoder. There, every
+multiplication and addition of the equations is counted; exp and tanh count as one multiplication each, which is a lower
+bound; comparisons and resets are free. A normaliser is folded into the weights and costs nothing, unless it differs
+from step to step: then it is a multiplication per neuron and step.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import nn
+
+from carebn.measure.spikes import Decision
+from carebn.network import ANNActor, ANNQNetwork, SpikingActor, SpikingLayer, SpikingQNetwork
+from carebn.neuron import CLIF, DN, LIF, Neuron
+from carebn.norm import Norm
+
+
+class Prices(NamedTuple):
+    """In pJ."""
+
+    multiplication: float
+    addition: float
+    synaptic: float
+    source: str
+
+
+PRICES = {
+    "paper": Prices(12.5, 12.5, 0.077, "12.5 pJ per FLOP, 2 FLOP per MAC, 77 fJ per synaptic operation"),
+    "45nm": Prices(3.7, 0.9, 0.9, "4.6 pJ per MAC, 0.9 pJ per synaptic operation, 45 nm"),
+}
+
+
+class Operations(NamedTuple):
+    """Per decision; a mean over decisions, so not always whole."""
+
+    multiplications: float = 0.0
+    additions: float = 0.0
+    synaptic: float = 0.0
+
+    def plus(self, other: "Operations") -> "Operations":
+        return Operations(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def nanojoule(self, prices: Prices) -> float:
+        picojoule = (
+            self.multiplications * prices.multiplication
+            + self.additions * prices.addition
+            + self.synaptic * prices.synaptic
+        )
+        return picojoule / 1000
+
+    @property
+    def flops(self) -> float:
+        return self.multiplications + self.additions
+
+
+def total(operations: Sequence[Operations]) -> Operations:
+    result = Operations()
+    for each in operations:
+        result = result.plus(each)
+    return result
+
+
+def macs(number: float) -> Operations:
+    return Operations(multiplications=number, additions=number)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line of the bill: the synapses between two populations, or something else that computes."""
+
+    name: str
+    operations: Operations
+    inputs: int = 0
+    outputs: int = 0
+    sender_spiking: bool = False
+    sender_rate: float | None = None  # share of the senders and steps with a spike; analogue: other than zero
+    sender_spikes: float | None = None  # per decision
+
+
+@dataclass(frozen=True)
+class Bill:
+    synapses: list[Item]
+    overhead: list[Item]
+
+    @property
+    def synaptic(self) -> Operations:
+        return total([item.operations for item in self.synapses])
+
+    @property
+    def all(self) -> Operations:
+        return total([item.operations for item in (*self.synapses, *self.overhead)])
+
+
+# --- the ordinary network ---------------------------------------------------------------------------------------------
+
+
+def ann_bill(obs_dim: int, hidden: Sequence[int], outputs: int, *, squashed: bool) -> Bill:
+    """An ordinary ReLU network on the raw observation; ``squashed``: its output goes through tanh into bounds."""
+    sizes = (obs_dim, *hidden, outputs)
+    names = ["input", *(f"layer {i + 1}" for i in range(len(hidden))), "output"]
+    synapses = [
+        Item(f"{a} → {b}", macs(m * n), inputs=m, outputs=n)
+        for (a, b), (m, n) in zip(pairwise(names), pairwise(sizes), strict=True)
+    ]
+    squash = Operations(2 * outputs, outputs) if squashed else Operations()  # tanh, then middle + reach · tanh
+    biases = Operations(additions=float(sum(sizes[1:])))
+    return Bill(synapses, [Item("biases and output", biases.plus(squash))])
+
+
+# --- the spiking network ----------------------------------------------------------------------------------------------
+
+# Of one neuron in one step, with its reset as a selection: multiplications and additions.
+MEMBRANE = {
+    LIF: Operations(1, 1),  # λV + C
+    CLIF: Operations(2, 2),  # λ_c·C + x; λV + C
+    DN: Operations(4, 5),  # λ_c·C + x; U + θ_s on a spike; V² − U + C; θ_v·V + (1 − θ_u)·U
+}
+
+
+def _membrane(neuron: Neuron) -> Operations:
+    for kind, operations in MEMBRANE.items():
+        if isinstance(neuron, kind):
+            return operations
+    raise ValueError(f"the cost of a {type(neuron).__name__} neuron is not known")
+
+
+def _differs_by_step(norm: nn.Module) -> bool:
+    return isinstance(norm, Norm) and norm.moving_scale_shift()[0].ndim == 2
+
+
+def _times(operations: Operations, factor: float) -> Operations:
+    return Operations(*(x * factor for x in operations))
+
+
+@dataclass
+class Tally:
+    """What was seen of one population."""
+
+    spiking: bool
+    nonzero: int = 0
+    places: int = 0  # neurons × steps × decisions
+
+    @property
+    def rate(self) -> float:
+        return self.nonzero / self.places
+
+
+@dataclass
+class Count:
+    """Adds up decisions; ``bill`` is their mean."""
+
+    network: nn.Module
+    decisions: int = 0
+    tallies: dict[str, Tally] = field(default_factory=dict)  # by population, from the input on
+
+    def add(self, decision: Decision) -> None:
+        self.decisions += len(decision.action)
+        for name, values, spiking in decision.populations:
+            tally = self.tallies.setdefault(name, Tally(spiking))
+            tally.nonzero += int(np.count_nonzero(values))
+            tally.places += values.size
+
+    def _synapses(self, sender: str, receiver: str, inputs: int, outputs: int) -> Item:
+        name, tally = f"{sender} → {receiver}", self.tallies[sender]
+        if not tally.spiking:  # the same at every step, so multiplied once
+            return Item(name, macs(inputs * outputs), inputs, outputs, False, tally.rate)
+        spikes = tally.nonzero / self.decisions
+        return Item(name, Operations(synaptic=spikes * outputs), inputs, outputs, True, tally.rate, spikes)
+
+    def bill(self) -> Bill:
+        if self.decisions == 0:
+            raise ValueError("no decision was counted, so there is nothing to average")
+        network = self.network
+        if isinstance(network, (ANNActor, ANNQNetwork)):
+            return self._ordinary(network)
+        assert isinstance(network, (SpikingActor, SpikingQNetwork))
+        layers = [layer for layer in network.layers if isinstance(layer, SpikingLayer)]
+        names = list(self.tallies)
+        synapses = [
+            self._synapses(sender, receiver, layer.linear.in_features, layer.linear.out_features)
+            for (sender, receiver), layer in zip(pairwise(names), layers, strict=True)
+        ]
+        overhead = [Item("membranes", total([self._membranes(layer) for layer in layers]))]
+        if isinstance(network, SpikingActor):
+            return Bill(synapses, [self._encoder(network), *overhead, self._decoder(network, names[-1])])
+        readout = network.readout
+        synapses.append(self._synapses(names[-1], "Q", readout.in_features, readout.out_features))
+        return Bill(synapses, [*overhead, Item("read-out biases", Operations(additions=readout.out_features))])
+
+    def _ordinary(self, network: ANNActor | ANNQNetwork) -> Bill:
+        linears = [m for m in network.body if isinstance(m, nn.Linear)]
+        hidden = [m.out_features for m in linears]
+        bill = ann_bill(
+            linears[0].in_features, hidden, network.head.out_features, squashed=isinstance(network, ANNActor)
+        )
+        rates = [tally.rate for tally in self.tallies.values()]
+        synapses = [
+            Item(item.name, item.operations, item.inputs, item.outputs, False, rate)
+            for item, rate in zip(bill.synapses, rates, strict=True)
+        ]
+        return Bill(synapses, bill.overhead)
+
+    @staticmethod
+    def _membranes(layer: SpikingLayer) -> Operations:
+        """With the layer's bias (or the normaliser's shift), and a scale where it differs from step to step."""
+        entry = Operations(1, 1) if _differs_by_step(layer.norm) else Operations(additions=1)
+        return _times(_membrane(layer.neuron).plus(entry), layer.time_steps * layer.linear.out_features)
+
+    @staticmethod
+    def _encoder(network: SpikingActor) -> Item:
+        encoder = network.encoder
+        n = encoder.out_features
+        squash = Operations(multiplications=encoder.obs_dim)  # tanh, or a division by σ
+        fields = Operations(4 * n, n)  # (s − μ) · 1/σ, squared, halved, exp
+        fire = {"deterministic": Operations(additions=2 * n), "poisson": Operations(multiplications=n)}
+        per_step = fire.get(encoder.coding, Operations())
+        return Item("encoder", total([squash, fields, _times(per_step, encoder.time_steps)]), encoder.obs_dim, n)
+
+    def _decoder(self, network: SpikingActor, sender: str) -> Item:
+        """A spike meets one synapse; then the bias, tanh, and middle + reach · tanh."""
+        decoder, tally = network.decoder, self.tallies[sender]
+        outputs, spikes = decoder.outputs, tally.nonzero / self.decisions
+        operations = Operations(2 * outputs, 2 * outputs, spikes)
+        name, inputs = f"{sender} → decoder", outputs * decoder.population
+        return Item(name, operations, inputs, outputs, True, tally.rate, spikes)
+
+
+def counterpart(network: nn.Module) -> Bill:
+    """The ordinary network for the same task, with the same hidden sizes."""
+    if isinstance(network, SpikingActor):
+        hidden = [layer.linear.out_features for layer in list(network.layers)[:-1] if isinstance(layer, SpikingLayer)]
+        return ann_bill(network.encoder.obs_dim, hidden, network.decoder.outputs, squashed=True)
+    if isinstance(network, SpikingQNetwork):
+        hidden = [layer.linear.out_features for layer in network.layers if isinstance(layer, SpikingLayer)]
+        return ann_bill(network.obs_dim, hidden, network.readout.out_features, squashed=False)
+    raise ValueError(f"a {type(network).__name__} is not a spiking network")
+
+
+# --- the paper's table ------------------------------------------------------------------------------------------------
+
+PAPER_NJ = {  # energy per inference with CLIF neurons and TD3, in nJ: ordinary network, spiking network with CaRe-BN
+    "InvertedDoublePendulum-v4": (1715.20, 12.94),
+    "Ant-v4": (1862.40, 17.36),
+    "HalfCheetah-v4": (1785.60, 17.37),
+    "Hopper-v4": (1728.00, 16.59),
+    "Walker2d-v4": (1785.60, 18.13),
+}
+
+
+def as_json(bill: Bill) -> dict[str, Any]:
+    def item(each: Item) -> dict[str, Any]:
+        row: dict[str, Any] = {"name": each.name}
+        if each.inputs:
+            row |= {"inputs": each.inputs, "outputs": each.outputs}
+        if each.sender_rate is not None:
+            row |= {"sender": "spikes" if each.sender_spiking else "analogue", "sender_rate": each.sender_rate}
+        if each.sender_spikes is not None:
+            row["sender_spikes"] = each.sender_spikes
+        return row | _priced(each.operations)
+
+    return {
+        "synapses": [item(each) for each in bill.synapses],
+        "overhead": [item(each) for each in bill.overhead],
+        "synapses_total": _priced(bill.synaptic),
+        "total": _priced(bill.all),
+    }
+
+
+def _priced(operations: Operations) -> dict[str, Any]:
+    return {
+        **operations._asdict(),
+        "nanojoule": {name: operations.nanojoule(prices) for name, prices in PRICES.items()},
+    }

@@ -1,0 +1,1 @@
+"""A policy seen at work: rasters and films."""

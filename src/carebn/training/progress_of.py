@@ -1,0 +1,19 @@
+"""How far the training of a run has come: what is deployed should be known to be finished."""
+
+from pathlib import Path
+
+from carebn.training.config import TrainConfig
+
+
+def unfinished(run_dir: Path, config: TrainConfig) -> str | None:
+    """One sentence if the policy of this run is not that of a finished training; None if it is."""
+    checkpoints = run_dir / "checkpoint"
+    steps = [int(path.name) for path in checkpoints.iterdir() if path.name.isdigit()] if checkpoints.is_dir() else []
+    if not steps:
+        return f"{run_dir} has no checkpoints, so how far its policy was trained is not known"
+    step, total = max(steps), config.total_timesteps
+    if step <= config.learning_starts:
+        return f"the policy of {run_dir} is untrained: at step {step:,} its random warm-up was not over"
+    if step < total:
+        return f"the training of {run_dir} is unfinished: step {step:,} of {total:,}"
+    return None

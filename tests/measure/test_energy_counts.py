@@ -1,0 +1,247 @@
+"""Operations: against the paper's table, SpikingJelly's counter, slow loops and numbers worked by hand."""
+
+import numpy as np
+import pytest
+import torch
+from measured_networks import NETWORKS, SPIKING, make
+from torch import nn
+
+from carebn import kernels
+from carebn.measure.energy import PAPER_NJ, PRICES, Bill, Count, Operations, ann_bill, as_json, counterpart
+from carebn.measure.energy_report import figure, table, verdict
+from carebn.measure.spikes import Decision, Population, record
+from carebn.network import ANNActor, SpikingActor, SpikingQNetwork
+
+# Observation and action sizes of the paper's tasks.
+TASKS = {
+    "InvertedDoublePendulum-v4": (11, 1),
+    "Ant-v4": (27, 8),
+    "HalfCheetah-v4": (17, 6),
+    "Hopper-v4": (11, 3),
+    "Walker2d-v4": (17, 6),
+}
+
+
+def counted(network: nn.Module, *batches: torch.Tensor) -> Count:
+    count = Count(network)
+    for obs in batches:
+        output, populations = record(network, obs)
+        count.add(Decision(output.numpy(), output.numpy(), populations))
+    return count
+
+
+# --- the paper's table ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("env_id", TASKS)
+def test_the_papers_ann_row(env_id: str) -> None:
+    obs_dim, actions = TASKS[env_id]
+    told, _ = PAPER_NJ[env_id]
+    network = ANNActor(obs_dim, actions).eval()
+    mine = counted(network, torch.randn(3, obs_dim)).bill()
+    beside = counterpart(SpikingActor(obs_dim, actions))
+    for bill in (mine, beside):
+        assert f"{bill.synaptic.nanojoule(PRICES['paper']):.2f}" == f"{told:.2f}"
+    weights = sum(m.weight.numel() for m in network.modules() if isinstance(m, nn.Linear))
+    assert mine.synaptic == Operations(weights, weights)
+    assert mine.synaptic.nanojoule(PRICES["45nm"]) == pytest.approx(weights * 4.6e-3)
+
+
+def test_the_papers_averages() -> None:
+    ordinary, spiking = (np.mean(column) for column in zip(*PAPER_NJ.values(), strict=True))
+    assert f"{ordinary:.2f}" == "1775.36"
+    assert f"{spiking:.2f}" == "16.48"
+
+
+def test_the_papers_tasks_have_these_sizes() -> None:
+    from carebn.training.environment import make_env, spaces_of
+
+    for env_id, (obs_dim, actions) in TASKS.items():
+        env = make_env(env_id)
+        spaces = spaces_of(env, env_id)
+        assert (spaces.obs_dim, *spaces.action_shape) == (obs_dim, actions)
+        env.close()
+
+
+# --- SpikingJelly's counter -------------------------------------------------------------------------------------------
+
+
+def counted_by_spikingjelly(network: nn.Module, obs: torch.Tensor) -> int:
+    op_counter = pytest.importorskip("spikingjelly.activation_based.op_counter")
+    counter = op_counter.SynOpCounter()
+    with torch.no_grad(), op_counter.DispatchCounterMode([counter]):
+        network(obs)
+    return int(counter.get_total())
+
+
+class StepByStep(nn.Module):
+    """A spiking network's synapses as plain linear layers, each called once per step with the recorded spikes."""
+
+    def __init__(self, network: SpikingActor | SpikingQNetwork) -> None:
+        super().__init__()
+        self.network = network
+        self.linears = [layer.linear for layer in network.layers]
+        if isinstance(network, SpikingQNetwork):
+            self.linears.append(network.readout)
+
+    def forward(self, obs: torch.Tensor) -> None:
+        for linear, values in zip(self.linears, self.spikes, strict=False):
+            for spikes in values:
+                nn.functional.linear(spikes, linear.weight, linear.bias)
+
+    def given(self, populations: list[Population]) -> "StepByStep":
+        self.spikes = [torch.from_numpy(p.values) for p in populations]
+        return self
+
+
+@pytest.mark.parametrize("name", SPIKING)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_synaptic_operations_equal_spikingjellys(name: str, seed: int) -> None:
+    network, obs = make(name, seed), torch.randn(23, 3)
+    assert isinstance(network, (SpikingActor, SpikingQNetwork))
+    _, populations = record(network, obs)
+    theirs = counted_by_spikingjelly(StepByStep(network).given(populations), obs)
+    ours = counted(network, obs).bill().synaptic.synaptic * len(obs)
+    assert ours == pytest.approx(theirs, abs=1e-6)
+    assert theirs > 0
+
+
+@pytest.mark.parametrize("pure", [False, True])
+def test_an_ant_sized_actor_as_it_runs_equals_spikingjellys(pure: bool) -> None:
+    """No detour: their counter watches our own forward pass. The decoder sums spikes first, which it does not count."""
+    torch.manual_seed(0)
+    network, obs = SpikingActor(27, 8).eval(), torch.randn(40, 27)
+    if pure:
+        with kernels.pure():
+            theirs, count = counted_by_spikingjelly(network, obs), counted(network, obs)
+    else:
+        theirs, count = counted_by_spikingjelly(network, obs), counted(network, obs)
+    assert count.bill().synaptic.synaptic * len(obs) == pytest.approx(theirs, abs=1e-6)
+
+
+# --- slow loops and hand-worked numbers -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SPIKING)
+def test_spike_by_spike(name: str) -> None:
+    """Every spike walks along every one of its synapses; batches of different sizes are one mean over decisions."""
+    network, batches = make(name), (torch.randn(3, 3), torch.randn(8, 3))
+    assert isinstance(network, (SpikingActor, SpikingQNetwork))
+    bill = counted(network, *batches).bill()
+    linears = [layer.linear for layer in network.layers]
+    if isinstance(network, SpikingQNetwork):
+        linears.append(network.readout)
+    walked = [0] * len(linears)
+    for obs in batches:
+        for i, (population, linear) in enumerate(zip(record(network, obs)[1], linears, strict=False)):
+            if population.spiking:
+                for neuron in np.argwhere(population.values)[:, 2]:
+                    walked[i] += linear.weight[:, neuron].numel()
+    for item, number, linear in zip(bill.synapses, walked, linears, strict=True):
+        assert item.operations.synaptic * 11 == pytest.approx(number)
+        assert item.operations.multiplications == (0 if item.sender_spiking else linear.weight.numel())
+        assert (item.inputs, item.outputs) == (linear.in_features, linear.out_features)
+
+
+def by_hand() -> tuple[SpikingActor, Bill]:
+    """Two decisions of a 2 → (2·3) → 4 → (1·3) actor, T = 2, with spikes written down."""
+    network = SpikingActor(2, 1, hidden=(4,), population=3, time_steps=2, neuron="lif", norm="care")
+    spikes = [np.zeros((2, 2, n), np.float32) for n in (6, 4, 3)]
+    spikes[0][0, 0, :5] = 1  # five spikes, and then one in the other decision
+    spikes[0][1, 1, 0] = 1
+    spikes[1][:, :, 2] = 1  # one neuron fires always: four spikes
+    spikes[2][1, 0, :] = 1  # three spikes
+    names = ("encoder", "layer 1", "output population")
+    count = Count(network)
+    action = np.zeros((2, 1), np.float32)
+    count.add(Decision(action, action, [Population(n, s, True) for n, s in zip(names, spikes, strict=True)]))
+    return network, count.bill()
+
+
+def test_hand_worked_numbers() -> None:
+    _, bill = by_hand()
+    assert [item.name for item in bill.synapses] == ["encoder → layer 1", "layer 1 → output population"]
+    first, second = bill.synapses
+    assert first.operations == Operations(synaptic=6 * 4 / 2)
+    assert second.operations == Operations(synaptic=4 * 3 / 2)
+    assert (first.sender_rate, second.sender_rate) == (6 / 24, 4 / 16)
+    assert (first.sender_spikes, second.sender_spikes) == (3.0, 2.0)
+    encoder, membranes, decoder = bill.overhead
+    # 2 tanh; 6 fields of 4 multiplications and a subtraction; 2 steps of 6 neurons, 2 additions each
+    assert encoder.operations == Operations(2 + 24, 6 + 24)
+    # 2 steps of 4 + 3 neurons: λV + C, and the bias
+    assert membranes.operations == Operations(14, 28)
+    # tanh, reach · tanh; bias, + middle; 3 spikes in 2 decisions
+    assert decoder.operations == Operations(2, 2, 1.5)
+    assert decoder.sender_rate == 3 / 12
+    assert bill.synaptic.synaptic == 18
+    assert bill.all == Operations(26 + 14 + 2, 30 + 28 + 2, 19.5)
+    assert bill.synaptic.nanojoule(PRICES["paper"]) == pytest.approx(18 * 77e-6)
+    assert bill.all.nanojoule(PRICES["paper"]) == pytest.approx((102 * 12.5 + 19.5 * 0.077) / 1000)
+    assert bill.all.nanojoule(PRICES["45nm"]) == pytest.approx((42 * 3.7 + 60 * 0.9 + 19.5 * 0.9) / 1000)
+
+
+@pytest.mark.parametrize(
+    ("neuron", "norm", "multiplications", "additions"),
+    [("lif", "care", 1, 2), ("clif", "none", 2, 3), ("clif", "bntt", 3, 3), ("lif", "tebn", 2, 2),
+     ("dn", "tdbn", 4, 6), ("dn", "tab", 5, 6), ("dn-authors", "bn", 4, 6)],
+)  # fmt: skip
+def test_membranes(neuron: str, norm: str, multiplications: int, additions: int) -> None:
+    network = SpikingActor(3, 2, hidden=(8,), norm=norm, neuron=neuron, time_steps=4).eval()
+    (membranes,) = [i for i in counted(network, torch.randn(2, 3)).bill().overhead if i.name == "membranes"]
+    places = 4 * (8 + 20)
+    assert membranes.operations == Operations(multiplications * places, additions * places)
+
+
+def test_a_q_network_on_analogue_input() -> None:
+    network = make("q")
+    bill = counted(network, torch.randn(5, 3)).bill()
+    assert [item.name for item in bill.synapses] == ["input → layer 1", "layer 1 → layer 2", "layer 2 → Q"]
+    assert bill.synapses[0].operations == Operations(36, 36)  # once, not at every step
+    assert bill.synapses[0].sender_spikes is None
+    assert [item.name for item in bill.overhead] == ["membranes", "read-out biases"]
+    assert counterpart(network).synaptic == Operations(3 * 12 + 12 * 9 + 9 * 4, 3 * 12 + 12 * 9 + 9 * 4)
+
+
+def test_ordinary_overhead() -> None:
+    assert ann_bill(3, (5, 4), 2, squashed=True).overhead[0].operations == Operations(4, 5 + 4 + 2 + 2)
+    assert ann_bill(3, (5, 4), 2, squashed=False).overhead[0].operations == Operations(0, 11)
+
+
+def test_nothing_counted() -> None:
+    with pytest.raises(ValueError, match="no decision was counted"):
+        Count(make("ann")).bill()
+    with pytest.raises(ValueError, match="not a spiking network"):
+        counterpart(make("ann"))
+
+
+# --- for people -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_table_figure_and_json_of_every_network(name: str) -> None:
+    from rich.console import Console
+
+    network = make(name)
+    bill = counted(network, torch.randn(5, 3)).bill()
+    ann = counterpart(network) if name in SPIKING else None
+    console = Console(width=160)
+    with console.capture() as capture:
+        console.print(table("title", bill, ann, "Hopper-v4"))
+    text = capture.get()
+    for item in (*bill.synapses, *bill.overhead):
+        assert item.name in text
+    assert "16.59" in text
+    assert "1,728.00" in text
+    data = as_json(bill)
+    assert data["total"]["nanojoule"]["paper"] == pytest.approx(
+        sum(i["nanojoule"]["paper"] for i in (*data["synapses"], *data["overhead"]))
+    )
+    assert len(figure("title", bill, ann, "Hopper-v4").axes) == 3
+
+
+def test_the_verdict_says_dearer_when_it_is() -> None:
+    _, bill = by_hand()
+    cheap, dear = ann_bill(1, (1,), 1, squashed=False), ann_bill(99, (999,), 9, squashed=False)
+    assert "times dearer" in verdict(bill, cheap)[1]
+    assert "times cheaper" in verdict(bill, dear)[1]

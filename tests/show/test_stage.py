@@ -1,0 +1,68 @@
+"""Environments as pictures."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from carebn.show import stage
+from carebn.show.stage import Stage
+
+
+def test_mujoco(mujoco_draws: None) -> None:
+    hopper = Stage("Hopper-v4", (), size=128)
+    hopper.env.reset(seed=0)
+    first = hopper.look()
+    assert first.shape == (128, 128, 3)
+    assert first.dtype == np.uint8
+    assert first.std() > 10
+    for _ in range(30):
+        hopper.env.step(np.ones(3, np.float32))
+    assert (hopper.look() != first).mean() > 0.01
+    assert hopper.rate == 125
+    hopper.env.close()
+
+
+def test_fine_pictures_differ_but_show_the_same(mujoco_draws: None) -> None:
+    pictures = []
+    for fine in (False, True):
+        ant = Stage("Ant-v4", (), size=128, fine=fine)
+        ant.env.reset(seed=0)
+        pictures.append(ant.look().astype(float))
+        ant.env.close()
+    assert (pictures[0] != pictures[1]).any()
+    assert np.corrcoef(pictures[0].ravel(), pictures[1].ravel())[0, 1] > 0.8
+
+
+def test_atari_in_its_own_time() -> None:
+    pong = Stage("ALE/Pong-v5", (), size=128)
+    obs, _ = pong.env.reset(seed=0)
+    assert obs.shape == (128,)  # still the RAM
+    assert pong.look().shape == (210, 160, 3)
+    assert pong.rate == 15  # 60 Hz, an action for every four pictures
+    pong.env.close()
+
+
+def test_what_cannot_be_drawn_is_one_sentence() -> None:
+    class Invisible(gym.Env):  # type: ignore[type-arg]
+        observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+        action_space = gym.spaces.Discrete(2)
+
+    gym.register("Invisible-v0", Invisible)
+    with pytest.raises(ValueError, match="Invisible-v0 cannot be drawn"):
+        Stage("Invisible-v0", (), size=128)
+
+
+def test_mujoco_without_anything_to_draw_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """EGL is kept from finding a driver; OSMesa and a screen are not tried, because this machine may have them."""
+    monkeypatch.setattr(stage.working_backend, "__defaults__", (("egl",),))
+    monkeypatch.setenv("__EGL_VENDOR_LIBRARY_FILENAMES", "/no/such/driver.json")
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    with pytest.raises(ValueError, match=r"neither EGL nor OSMesa works; install .* libegl1") as told:
+        Stage("Hopper-v4", (), size=128)
+    assert "\n" not in str(told.value)
+
+
+def test_a_wrong_choice_of_the_users_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUJOCO_GL", "nonsense")
+    with pytest.raises(ValueError, match="MuJoCo cannot draw with MUJOCO_GL=nonsense; unset it"):
+        Stage("Hopper-v4", (), size=128)
