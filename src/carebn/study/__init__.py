@@ -1,1 +1,1 @@
-"""The paper as data, sweeps over it, and what is read back from run directories."""
+"""The paper's tables and figures as data; sweeps that fill them; statistics over their runs. Imports no torch."""
