@@ -12,6 +12,7 @@ from carebn.errors import unknown_name
 COMMANDS = {
     "train": "train an agent; the same command again resumes it",
     "evaluate": "play noise-free episodes with a trained policy",
+    "study": "the paper's tables and figures: list them, make their runs, show them beside the published numbers",
 }
 
 

@@ -21,12 +21,18 @@ from carebn.training.config import TrainConfig
 from carebn.training.environment import NonFiniteError, check_step, make_env, spaces_of
 from carebn.training.evaluation import Evaluation, evaluate
 from carebn.training.files import as_json, write_atomically
+from carebn.training.lock import LOCK_FILE, lock
 from carebn.training.measurements import WassersteinLog
 from carebn.training.progress import ProgressDisplay
 from carebn.training.record import LineFile, Row, read_rows, write_tensorboard
 from carebn.training.versions import fingerprint
 
 KEPT = "the last checkpoint is kept"
+
+
+def _may_precede(name: str) -> bool:
+    """Whether a file may be there before a run is: what a process leaves that dies while it begins one."""
+    return name == LOCK_FILE or name.endswith(".part")
 
 
 class InterruptedRun(Exception):  # noqa: N818  # not an error: somebody wanted it to stop
@@ -64,8 +70,8 @@ class Run:
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
-    def _open(self) -> bool:
-        """Prepare the directory and restore the newest checkpoint; says whether there is anything left to do."""
+    def _check_directory(self) -> None:
+        """Refuse a directory that holds anything else than this run."""
         config_file = self.directory / "config.json"
         ours = self.config.as_json()
         if config_file.exists():
@@ -82,10 +88,14 @@ class Run:
                     f"{self.directory} holds a run with another configuration: {k} is {theirs.get(k)!r} there and "
                     f"{ours.get(k)!r} here; choose another --run-dir"
                 )
-        elif self.directory.exists() and any(not path.name.endswith(".part") for path in self.directory.iterdir()):
+        elif self.directory.exists() and any(not _may_precede(path.name) for path in self.directory.iterdir()):
             raise ValueError(f"{self.directory} is not empty and not a run; choose another --run-dir")
-        self.directory.mkdir(parents=True, exist_ok=True)
-        write_atomically(config_file, as_json(ours))  # first: from here on this is a run directory
+
+    def _open(self) -> bool:
+        """Prepare the directory and restore the newest checkpoint; says whether there is anything left to do."""
+        self._check_directory()  # again: until the lock was taken, somebody else may have begun here
+        # The configuration comes first: from then on this is a run directory.
+        write_atomically(self.directory / "config.json", as_json(self.config.as_json()))
         write_atomically(self.directory / "command.txt", (self.config.command() + "\n").encode())
         loaded = self.store.load_latest(self.warnings.append)
         versions_file = self.directory / "versions.json"
@@ -145,9 +155,12 @@ class Run:
     # --- running -----------------------------------------------------------------------------------------------------
 
     def train(self) -> bool:
-        """Returns whether anything was left to do."""
-        if not self._open():
-            return False
+        """Returns whether anything was left to do. Refuses a directory that another process is training in."""
+        self._check_directory()
+        with lock(self.directory):
+            return self._open() and self._train()
+
+    def _train(self) -> bool:
         config = self.config
         before = signal.signal(signal.SIGINT, self._ask_to_stop)
         began, first = time.monotonic(), self.step
