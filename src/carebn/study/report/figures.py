@@ -76,6 +76,7 @@ def curves_figure(panels: list[tuple[str, str, str, list[tuple[str, Curve]]]]) -
     figure = Figure(figsize=(wide, (PANEL_HEIGHT if len(panels) > 1 else 2.9) * rows + 0.5), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     labels = list(dict.fromkeys(label for _, _, _, lines in panels for label, _ in lines))
+    labels.sort(key=lambda label: "CaRe-BN" not in label)  # ours takes the first colours, so it looks alike everywhere
     look = {
         label: (COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]) for i, label in enumerate(labels)
     }

@@ -29,6 +29,7 @@
     return element;
   }
 
+  const unbroken = (text) => (text.length < 16 ? text.replace(/-/g, "\u2011").replace(/ /g, "\u00a0") : text);
   const signed = (x, digits = 1) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(digits);
 
   function number(x, decimals) {
@@ -95,7 +96,7 @@
 
     function redraw() {
       const width = Math.max(frame.clientWidth, 220);
-      const tall = height ? height(width) : Math.round(Math.min(430, Math.max(210, width * 0.5)));
+      const tall = height ? height(width) : Math.round(Math.min(430, Math.max(270, width * 0.5)));
       const { band, window } = options();
       shown = lines().filter((line) => line.on).map((line) => ({ ...line, ...unpack(line.curve, band, window) }));
       if (svg) svg.remove();
@@ -210,7 +211,8 @@
 
     frame.addEventListener("pointermove", track);
     frame.addEventListener("pointerdown", track);
-    frame.addEventListener("pointerleave", leave);
+    frame.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") leave(); });
+    document.addEventListener("pointerdown", (event) => { if (!frame.contains(event.target)) leave(); });
     frame.addEventListener("keydown", (event) => {
       const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (event.key === "Escape") leave();
@@ -230,8 +232,10 @@
     return redraw;
   }
 
-  function styles(labels) {  // the same label, the same look; beyond ten colours, dashes
-    return new Map(labels.map((label, i) => [label, { colour: i % COLOURS, dash: DASHES[Math.floor(i / COLOURS) % DASHES.length] }]));
+  function styles(labels) {  // ours takes the first colours, so that it looks the same everywhere; beyond ten, dashes
+    const ours = (label) => label.includes("CaRe-BN");
+    const ordered = [...labels.filter(ours), ...labels.filter((label) => !ours(label))];
+    return new Map(ordered.map((label, i) => [label, { colour: i % COLOURS, dash: DASHES[Math.floor(i / COLOURS) % DASHES.length] }]));
   }
 
   function legend(parent, labels, look, off, changed) {
@@ -279,7 +283,11 @@
     return make(element, "tbody");
   }
 
-  const plusMinus = (pair, decimals) => (pair ? `${number(pair[0], decimals)} ± ${number(pair[1], decimals)}` : "–");
+  function plusMinus(pair, decimals) {  // both with the digits that suit the mean
+    if (!pair) return "–";
+    const digits = decimals ?? (Math.abs(pair[0]) >= 1000 ? 0 : Math.abs(pair[0]) >= 10 ? 1 : 2);
+    return `${number(pair[0], digits)} ± ${number(pair[1], digits)}`;
+  }
 
   // --- the head of the page ---------------------------------------------------------------------------------------
 
@@ -357,21 +365,23 @@
 
   function returnsTable(card, view) {
     const { columns, summaries, rows, decimals } = view.table;
-    make(card, "p", "Ours in bold, the paper's below. ▲ and ▼ mark a difference larger than both standard deviations together.", { className: "soft small" });
-    const body = table(card, ["", ...columns, ...summaries]);
+    make(card, "p", "Ours in bold, with the number of seeds; the paper's below. ▲ and ▼ mark a difference larger than both standard deviations together.", { className: "soft small" });
+    const body = table(card, ["", ...columns.map((c) => c.replace("InvertedDoublePendulum", "IDP")), ...summaries]);
     for (const line of rows) {
       const row = make(body, "tr");
-      make(row, "td", line.label);
+      make(row, "td", unbroken(line.label));
       for (const n of line.numbers) {
         const cell = make(row, "td");
-        if (n.ours) make(cell, "span", plusMinus(n.ours, decimals), { className: "ours" });
+        if (n.ours) {
+          make(cell, "span", plusMinus(n.ours, decimals), { className: "ours" });
+          make(cell, "span", `(${n.seeds})`, { className: "seeds" });
+        }
         else make(cell, "span", n.unfinished ? `unfinished (${n.unfinished})` : n.published ? "missing" : "–", { className: "missing" });
         if (n.published) make(cell, "span", `paper ${n.published[1] === null ? number(n.published[0], decimals) : plusMinus(n.published, decimals)}`, { className: "paper" });
         if (n.difference !== null) {
           const sign = { above: "▲ ", below: "▼ " }[n.mark] || "";
           make(cell, "span", `${sign}${signed(n.difference)} %`, { className: `mark ${n.mark || "soft"}` });
         }
-        if (n.ours) make(cell, "span", `n ${n.seeds}`, { className: "seeds" });
       }
       for (const [ours, paper] of line.summaries) {
         const cell = make(row, "td");
