@@ -16,7 +16,7 @@ def train_tiny_sweep(directory: Path) -> None:
         for method in METHODS:
             for seed in SEEDS:
                 config = TrainConfig(
-                    env_id=env_id, method=method, seed=seed, total_timesteps=STEPS, learning_starts=STEPS - 100,
+                    env_id=env_id, method=method, seed=seed, total_timesteps=STEPS, learning_starts=STEPS - 30,
                     eval_interval=STEPS // 2, checkpoint_interval=STEPS, log_interval=1_000, quiet=True,
                     measure=("wasserstein",) if env_id == ENVS[0] else (),
                     run_dir=directory / f"{env_id}__{method}__s{seed}",
