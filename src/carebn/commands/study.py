@@ -123,7 +123,7 @@ def _run(config: RunStudy) -> int:
             if why:
                 missing[cell.variant.method] = why
             else:
-                configs.append(config_of(cell, budget, study.measure))
+                configs.append(config_of(cell, budget))
     for why in missing.values():
         _tell(f"{why}: its runs are left out")
     if config.dry_run:

@@ -17,7 +17,7 @@ from carebn.training.methods import find_method
 ALGORITHMS: dict[str, type[Any]] = {"dqn": DQNOptions, "ddpg": DDPGOptions, "td3": TD3Options, "sac": SACOptions}
 
 # Options that say where and how a run is carried out, not what it computes.
-OUTSIDE = ("run_dir", "track", "quiet")
+OUTSIDE = ("run_dir", "track", "quiet", "measure")
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,9 @@ class TrainConfig:
     log_interval: int = 1_000
     """Steps between logged losses."""
 
+    measure: tuple[Literal["wasserstein"], ...] = ()
+    """What to measure at every evaluation besides returns. wasserstein: how far each normaliser's statistics are from
+    the true distribution (measure-wasserstein.jsonl). The run itself is the same with and without."""
     track: bool = False
     """Weights & Biases logging: not available yet, and refused."""
     quiet: bool = False
@@ -116,6 +119,8 @@ class TrainConfig:
                 raise ValueError(unknown_name("neuron", neuron, NEURONS))
             if method.neuron is not None and neuron != method.neuron:
                 raise ValueError(f"method {self.method} means {method.neuron} neurons; for others use --method vanilla")
+        if "wasserstein" in self.measure and method.norm == "none":
+            raise ValueError(f"--measure wasserstein is about a normaliser's statistics, and {self.method} has none")
         filled: dict[str, Any] = {"neuron": neuron}
         table = asdict(ALGORITHMS[self.algo]())
         rates = {"critic_learning_rate": "learning_rate"} if self.algo == "dqn" else {}

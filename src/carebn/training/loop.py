@@ -22,6 +22,7 @@ from carebn.training.environment import NonFiniteError, check_step, make_env, sp
 from carebn.training.evaluation import Evaluation, evaluate
 from carebn.training.files import as_json, write_atomically
 from carebn.training.lock import LOCK_FILE, lock
+from carebn.training.measurements import WassersteinLog
 from carebn.training.progress import ProgressDisplay
 from carebn.training.record import LineFile, Row, read_rows, write_tensorboard
 from carebn.training.versions import fingerprint
@@ -65,6 +66,7 @@ class Run:
         self.stop_asked = False
         self.spent = {"evaluation": 0.0, "recalibration": 0.0, "checkpoint": 0.0}
         self.warnings: list[str] = []
+        self.wasserstein: WassersteinLog | None = None
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
@@ -111,6 +113,8 @@ class Run:
             write_atomically(versions_file, as_json(versions))
         self.metrics = LineFile(self.directory / "metrics.jsonl")
         self.timing = LineFile(self.directory / "timing.jsonl")
+        if "wasserstein" in self.config.measure:
+            self.wasserstein = WassersteinLog(self.directory, self.config.seed, 0 if loaded is None else loaded.step)
         if loaded is None:
             self.metrics.cut_back(0)
             self._begin_episode()
@@ -246,8 +250,9 @@ class Run:
         return obs
 
     def _evaluate(self) -> Evaluation:
+        before = self._distances()
         t0 = time.monotonic()
-        self.agent.recalibrate(self.replay, self.streams["recalibrate"])
+        recalibrated = self.agent.recalibrate(self.replay, self.streams["recalibrate"])
         t1 = time.monotonic()
         try:
             result = evaluate(
@@ -264,7 +269,17 @@ class Run:
         self.best = result.mean if self.best is None else max(self.best, result.mean)
         row: Row = {"eval/mean_return": result.mean, "eval/std_return": result.std}
         self.metrics.write({"step": self.step, **row, "returns": result.returns, "lengths": result.lengths})
+        if self.wasserstein is not None:
+            self.wasserstein.write(self.step, before, self._distances() if recalibrated else before)
         return result
+
+    def _distances(self) -> list[float]:
+        if self.wasserstein is None:
+            return []
+        t0 = time.monotonic()
+        distances = self.wasserstein.distances(self.agent.policy, self.replay, self.step)
+        self.spent["measurement"] = self.spent.get("measurement", 0.0) + time.monotonic() - t0
+        return distances
 
     def _checkpoint(self) -> None:
         t0 = time.monotonic()
@@ -283,6 +298,8 @@ class Run:
         }
         try:
             state["metrics_bytes"] = self.metrics.secure()
+            if self.wasserstein is not None:
+                self.wasserstein.file.secure()
             self.store.save(self.step, tensors, state, self.replay)
             self._write_derived()
         except OSError as error:
@@ -303,3 +320,5 @@ class Run:
             env.close()
         self.metrics.close()
         self.timing.close()
+        if self.wasserstein is not None:
+            self.wasserstein.file.close()
