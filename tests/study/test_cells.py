@@ -51,6 +51,12 @@ def test_a_scale_that_is_none_is_refused(scale: float) -> None:
         Budget.scaled(scale)
 
 
+def test_a_cell_that_a_figure_measures_is_measured_in_every_study() -> None:
+    pendulum, hopper = (config_of(Cell(CARE.variant, env, 0), Budget.scaled(1)) for env in (IDP, "Hopper-v4"))
+    assert pendulum.measure == ("wasserstein",)
+    assert hopper.measure == ()
+
+
 def test_the_budget_is_part_of_the_name() -> None:
     cell = Cell(CARE.variant, "Hopper-v4", 0)
     names = {config_of(cell, Budget.scaled(scale)).name() for scale in (1, 0.1, 0.01)}

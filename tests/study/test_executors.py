@@ -18,7 +18,7 @@ from carebn.training import TrainConfig
 from carebn.training.lock import is_locked
 
 # Two kinds of agent; the long one is there to be killed half-way.
-CONFIGS = [tiny(), tiny(method="care-bn", env_id="InvertedDoublePendulum-v4", seed=1)]
+CONFIGS = [tiny(), tiny(method="care-bn", env_id="InvertedDoublePendulum-v4", seed=1, measure=("wasserstein",))]
 LONG = tiny(total_timesteps=20_000, eval_interval=20_000, checkpoint_interval=200)
 
 
@@ -46,6 +46,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = tmp_path_factory.mktemp("local")
     made, _ = sweep(Place(runs=runs, workers=2), CONFIGS)
     assert [job.state for job in made.jobs] == ["done", "done"], [job.message for job in made.jobs]
+    assert (runs / CONFIGS[1].name() / "measure-wasserstein.jsonl").stat().st_size > 0  # what was asked for arrives
     return runs
 
 
