@@ -80,7 +80,7 @@ def test_what_is_complete_is_left_alone(local: Path) -> None:
 
 def kill_half_way(directory: Path, process: int | None = None) -> int:
     """SIGKILL to the process that trains in ``directory``, once it has made a checkpoint."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 250
     while not list(directory.glob("checkpoint/0*")):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -160,7 +160,7 @@ def test_stopping_saves_every_run(tmp_path: Path) -> None:
     executor = LocalExecutor(Place(workers=1))
     directory = tmp_path / "run"
     handle = executor.submit(Order(LONG.as_json(), str(directory)))
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 250
     while not list(directory.glob("checkpoint/0*")):
         assert time.monotonic() < deadline
         time.sleep(0.01)

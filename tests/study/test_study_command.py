@@ -185,13 +185,13 @@ def test_plan_stop_and_go_on(tmp_path: Path, study) -> None:
 
     command = [sys.executable, "-m", "carebn.cli", "study", "run", *TINY, "--workers", "1"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 250
     while not list(tmp_path.glob("runs/*/config.json")):
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=250)
     assert process.returncode == 130, err
     assert "stopped: the same command goes on from here" in out
     assert "Traceback" not in err
