@@ -13,6 +13,7 @@ COMMANDS = {
     "train": "train an agent; the same command again resumes it",
     "evaluate": "play noise-free episodes with a trained policy",
     "study": "the paper's tables and figures: list them, make their runs, show them beside the published numbers",
+    "measure": "input distributions of normalisers, training cost",
     "report": "a page, tables or figures from run directories",
 }
 

@@ -123,7 +123,7 @@ def _run(config: RunStudy) -> int:
             if why:
                 missing[cell.variant.method] = why
             else:
-                configs.append(config_of(cell, budget, study.measure))
+                configs.append(config_of(cell, budget))
     for why in missing.values():
         _tell(f"{why}: its runs are left out")
     if config.dry_run:
@@ -209,6 +209,11 @@ def _show(config: ShowStudy) -> int:
                 + ("" if config.scale is None else f" --scale {config.scale:g}")
                 + _runs_option(config.runs)
             )
+        if study.kind == "wasserstein":
+            complete = [run for cell in gathered.cells.values() for run in cell.complete]
+            unmeasured = sum(not (run.directory / "measure-wasserstein.jsonl").exists() for run in complete)
+            if unmeasured:
+                problems.append(f"{unmeasured} of {len(complete)} runs were made without --measure wasserstein")
         for problem in problems:
             _tell(problem)
         if i:

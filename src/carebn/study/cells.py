@@ -4,12 +4,12 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Self
 
+from carebn.study.paper import STUDIES
 from carebn.study.records import Cell, Variant
 from carebn.training.config import TrainConfig
 from carebn.training.methods import METHODS
 
 FEWEST_EVALUATIONS = 20  # of a run, however short: a curve needs points
-MEASURED = "measure" in {f.name for f in fields(TrainConfig)}
 
 
 @dataclass(frozen=True, order=True)
@@ -58,7 +58,7 @@ class Budget:
 # Options that do not decide which cell of a study a run belongs to: its seed, its budget, how it was carried out.
 OUTSIDE_THE_CELL = frozenset(
     ("seed", "total_timesteps", "learning_starts", "eval_interval", "checkpoint_interval", "log_interval",
-     "threads", "device", "import_modules", "measure")
+     "threads", "device", "import_modules")
 )  # fmt: skip
 
 
@@ -67,12 +67,20 @@ def lacks_method(variant: Variant) -> str:
     return "" if variant.method in METHODS else f"this version has no method {variant.method!r}"
 
 
-def config_of(cell: Cell, budget: Budget, measure: tuple[str, ...] = ()) -> TrainConfig:
+@cache
+def _measured() -> frozenset[tuple[Variant, str]]:
+    """Cells whose runs measure Wasserstein distances: in whichever study they are run first, because measuring changes
+    nothing in a run and cannot be made up for afterwards."""
+    studies = [study for study in STUDIES.values() if "wasserstein" in study.measure]
+    return frozenset((cell.variant, cell.env_id) for study in studies for cell in study.cells())
+
+
+def config_of(cell: Cell, budget: Budget) -> TrainConfig:
     """The full configuration."""
     options: dict[str, Any] = dict(budget.options())
     if cell.variant.time_steps is not None:
         options["time_steps"] = cell.variant.time_steps
-    if MEASURED and "wasserstein" in measure:
+    if (cell.variant, cell.env_id) in _measured():
         options["measure"] = ("wasserstein",)
     config = TrainConfig(
         env_id=cell.env_id,

@@ -158,7 +158,7 @@ class Sweep:
             else:
                 job.checkpoint = newest_checkpoint(job.directory)
                 job.seen = (0.0, -1)
-                job.handle = executor.submit(Order(job.config.as_json(), str(job.directory)))
+                job.handle = executor.submit(Order(job.config.as_json(), str(job.directory), job.config.measure))
                 job.state = RUNNING
                 free -= 1
 

@@ -28,6 +28,7 @@ class Order(NamedTuple):
 
     config: dict[str, Any]  # TrainConfig.as_json()
     run_dir: str
+    measure: tuple[str, ...] = ()  # what to write down besides; not part of what a run computes
 
 
 class Outcome(NamedTuple):
@@ -96,7 +97,7 @@ def main() -> int:
 
     try:
         config = TrainConfig.from_json(order["config"])
-        return run(replace(config, run_dir=Path(order["run_dir"]), quiet=True))
+        return run(replace(config, run_dir=Path(order["run_dir"]), measure=tuple(order["measure"]), quiet=True))
     except BusyRun:
         return BUSY
     except MemoryError:
