@@ -18,6 +18,9 @@ COMMANDS = {
     "energy": "what a decision costs: synaptic operations, FLOPs and joules",
     "watch": "film a policy at work: environment, spikes of every layer, action, return",
     "spikes": "draw one decision: every spike of every layer",
+    "study": "the paper's tables and figures: list them, make their runs, show them beside the published numbers",
+    "measure": "input distributions of normalisers, training cost",
+    "report": "a page, tables or figures from run directories",
 }
 
 

@@ -182,9 +182,9 @@ def test_unfinished_and_untrained_runs_come_with_a_warning(carebn, tmp_path):
     assert "50 observations of the run's replay: 50 of 50 observations agree" in out
     shutil.rmtree("run/checkpoint/000000060")
     code, _, err = carebn(*words)
-    assert (code, err) == (0, "warning: this run is unfinished: it stands at step 30 of 60\n")
+    assert (code, err) == (0, "warning: the training of run is unfinished: step 30 of 60\n")
     os.rename("run/checkpoint/000000030", "run/checkpoint/000000020")
     code, _, err = carebn(*words)
-    assert (code, err) == (0, "warning: this run is untrained: it stands at step 20 and learns from step 20 on\n")
+    assert (code, err) == (0, "warning: the policy of run is untrained: at step 20 its random warm-up was not over\n")
     next(Path("run/replay").iterdir()).write_bytes(b"damaged")
     assert carebn(*words)[2].splitlines()[-1].startswith("carebn: the run's replay cannot be read")

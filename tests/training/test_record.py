@@ -14,6 +14,7 @@ COMPLETE = {
     "config.json",
     "command.txt",
     "versions.json",
+    ".lock",
     "metrics.jsonl",
     "timing.jsonl",
     "policy.safetensors",

@@ -8,8 +8,8 @@ import tyro
 
 from carebn.deploy.export import FORMATS, export, observations
 from carebn.errors import unknown_name
-from carebn.training.config import TrainConfig
 from carebn.training.policy import load
+from carebn.training.progress_of import unfinished
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def run(config: Config) -> int:
         if getattr(config, name) < 1:
             raise ValueError(f"--{name} must be at least 1, got {getattr(config, name)}")
     policy = load(config.run)
-    warning = _unfinished(config.run, policy.config)
+    warning = unfinished(config.run, policy.config)
     if warning:
         print(f"warning: {warning}", file=sys.stderr)
     obs, source = observations(config.run, policy, config.observations)
@@ -60,16 +60,3 @@ def run(config: Config) -> int:
         print(line)
     print(f"{config.to}: {config.out} ({config.out.stat().st_size / 1000:,.0f} kB)\nreport: {config.out}.json")
     return 0
-
-
-def _unfinished(run_dir: Path, config: TrainConfig) -> str | None:
-    """A sentence about a run that has not learned, or not to its end."""
-    steps = [int(path.name) for path in (run_dir / "checkpoint").glob("*") if path.name.isdigit()]
-    if not steps:
-        return None
-    step = max(steps)
-    if step <= config.learning_starts:
-        return f"this run is untrained: it stands at step {step:,} and learns from step {config.learning_starts:,} on"
-    if step < config.total_timesteps:
-        return f"this run is unfinished: it stands at step {step:,} of {config.total_timesteps:,}"
-    return None

@@ -1,1 +1,1 @@
-"""Measurements on trained networks: what fires, and what it costs."""
+"""Measurements of networks and training that never change what they measure."""

@@ -18,7 +18,7 @@ from carebn.training.defaults import ALGORITHMS, WHY_NOT, fill, flag
 from carebn.training.methods import find_method
 
 # Options that say where and how a run is carried out, not what it computes.
-OUTSIDE = ("run_dir", "track", "quiet")
+OUTSIDE = ("run_dir", "track", "quiet", "measure")
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,9 @@ class TrainConfig:
     log_interval: int = 1_000
     """Steps between logged losses."""
 
+    measure: tuple[Literal["wasserstein"], ...] = ()
+    """What to measure at every evaluation besides returns. wasserstein: how far each normaliser's statistics are from
+    the true distribution (measure-wasserstein.jsonl). The run itself is the same with and without."""
     track: bool = False
     """Also send the figures to Weights & Biases (pip install 'carebn[wandb]'). The run's files stay the same."""
     quiet: bool = False
@@ -164,6 +167,8 @@ class TrainConfig:
                 raise ValueError(unknown_name("neuron", neuron, NEURONS))
             if method.neuron is not None and neuron != method.neuron:
                 raise ValueError(f"method {self.method} means {method.neuron} neurons; for others use --method vanilla")
+        if "wasserstein" in self.measure and method.norm == "none":
+            raise ValueError(f"--measure wasserstein is about a normaliser's statistics, and {self.method} has none")
         for name in ("time_steps", "norm_init", "raw_bytes"):  # with a default that is always there
             why = WHY_NOT[name](self, method)
             if why and getattr(self, name) != getattr(TrainConfig, name):

@@ -21,12 +21,19 @@ from carebn.training.config import TrainConfig
 from carebn.training.environment import NonFiniteError, check_step, make_env, spaces_of
 from carebn.training.evaluation import Evaluation, evaluate
 from carebn.training.files import as_json, write_atomically
+from carebn.training.lock import LOCK_FILE, lock
+from carebn.training.measurements import WassersteinLog
 from carebn.training.progress import ProgressDisplay
 from carebn.training.record import LineFile, Row, read_rows, write_tensorboard
 from carebn.training.track import Tracker
 from carebn.training.versions import fingerprint
 
 KEPT = "the last checkpoint is kept"
+
+
+def _may_precede(name: str) -> bool:
+    """Whether a file may be there before a run is: what a process leaves that dies while it begins one."""
+    return name == LOCK_FILE or name.endswith(".part")
 
 
 class InterruptedRun(Exception):  # noqa: N818  # not an error: somebody wanted it to stop
@@ -66,11 +73,12 @@ class Run:
         self.spent = {"evaluation": 0.0, "recalibration": 0.0, "checkpoint": 0.0}
         self.warnings: list[str] = []
         self.tracker: Tracker | None = None
+        self.wasserstein: WassersteinLog | None = None
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
-    def _open(self) -> bool:
-        """Prepare the directory and restore the newest checkpoint; says whether there is anything left to do."""
+    def _check_directory(self) -> None:
+        """Refuse a directory that holds anything else than this run."""
         config_file = self.directory / "config.json"
         ours = self.config.as_json()
         if config_file.exists():
@@ -91,10 +99,14 @@ class Run:
                     f"{self.directory} holds a run with another configuration: {k} is {theirs.get(k)!r} there and "
                     f"{ours.get(k)!r} here; choose another --run-dir"
                 )
-        elif self.directory.exists() and any(not path.name.endswith(".part") for path in self.directory.iterdir()):
+        elif self.directory.exists() and any(not _may_precede(path.name) for path in self.directory.iterdir()):
             raise ValueError(f"{self.directory} is not empty and not a run; choose another --run-dir")
-        self.directory.mkdir(parents=True, exist_ok=True)
-        write_atomically(config_file, as_json(ours))  # first: from here on this is a run directory
+
+    def _open(self) -> bool:
+        """Prepare the directory and restore the newest checkpoint; says whether there is anything left to do."""
+        self._check_directory()  # again: until the lock was taken, somebody else may have begun here
+        # The configuration comes first: from then on this is a run directory.
+        write_atomically(self.directory / "config.json", as_json(self.config.as_json()))
         write_atomically(self.directory / "command.txt", (self.config.command() + "\n").encode())
         loaded = self.store.load_latest(self.warnings.append)
         versions_file = self.directory / "versions.json"
@@ -112,6 +124,8 @@ class Run:
             write_atomically(versions_file, as_json(versions))
         self.metrics = LineFile(self.directory / "metrics.jsonl")
         self.timing = LineFile(self.directory / "timing.jsonl")
+        if "wasserstein" in self.config.measure:
+            self.wasserstein = WassersteinLog(self.directory, self.config.seed, 0 if loaded is None else loaded.step)
         if loaded is None:
             self.metrics.cut_back(0)
             self._begin_episode()
@@ -152,9 +166,12 @@ class Run:
     # --- running -----------------------------------------------------------------------------------------------------
 
     def train(self) -> bool:
-        """Returns whether anything was left to do."""
-        if not self._open():
-            return False
+        """Returns whether anything was left to do. Refuses a directory that another process is training in."""
+        self._check_directory()
+        with lock(self.directory):
+            return self._open() and self._train()
+
+    def _train(self) -> bool:
         config = self.config
         if config.track:
             self.tracker = Tracker(self.directory.name, config.as_json())
@@ -252,8 +269,9 @@ class Run:
         return obs
 
     def _evaluate(self) -> Evaluation:
+        before = self._distances()
         t0 = time.monotonic()
-        self.agent.recalibrate(self.replay, self.streams["recalibrate"])
+        recalibrated = self.agent.recalibrate(self.replay, self.streams["recalibrate"])
         t1 = time.monotonic()
         try:
             result = evaluate(
@@ -270,7 +288,17 @@ class Run:
         self.best = result.mean if self.best is None else max(self.best, result.mean)
         row: Row = {"eval/mean_return": result.mean, "eval/std_return": result.std}
         self._record(self.metrics, {"step": self.step, **row, "returns": result.returns, "lengths": result.lengths})
+        if self.wasserstein is not None:
+            self.wasserstein.write(self.step, before, self._distances() if recalibrated else before)
         return result
+
+    def _distances(self) -> list[float]:
+        if self.wasserstein is None:
+            return []
+        t0 = time.monotonic()
+        distances = self.wasserstein.distances(self.agent.policy, self.replay, self.step)
+        self.spent["measurement"] = self.spent.get("measurement", 0.0) + time.monotonic() - t0
+        return distances
 
     def _checkpoint(self) -> None:
         t0 = time.monotonic()
@@ -289,6 +317,8 @@ class Run:
         }
         try:
             state["metrics_bytes"] = self.metrics.secure()
+            if self.wasserstein is not None:
+                self.wasserstein.file.secure()
             self.store.save(self.step, tensors, state, self.replay)
             self._write_derived()
         except OSError as error:
@@ -311,3 +341,5 @@ class Run:
         self.timing.close()
         if self.tracker is not None:
             self.tracker.finish()
+        if self.wasserstein is not None:
+            self.wasserstein.file.close()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-NETWORKS, WARM_UP, EXPLORE, UPDATE, RECALIBRATE, EPISODES, EVALUATION = range(7)
+NETWORKS, WARM_UP, EXPLORE, UPDATE, RECALIBRATE, EPISODES, EVALUATION, MEASUREMENT = range(8)
 STREAMS = {"warm_up": WARM_UP, "explore": EXPLORE, "update": UPDATE, "recalibrate": RECALIBRATE}
 
 

@@ -1,0 +1,86 @@
+"""``carebn measure distributions`` and ``carebn measure cost``."""
+
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Distributions:
+    """Draw what reaches a normaliser and what it believes, from the last checkpoint of runs. It changes nothing."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run directories, a row of the figure each."""
+    out: Path = Path("distributions.png")
+    """The figure, .png or .pdf."""
+    layer: int = 1
+    """Which normaliser, counted from the input."""
+    snapshots: int = 4
+    """How many distributions are drawn over each other."""
+    updates: int = 25
+    """Updates between two of them."""
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """Time and memory of training with each normaliser, measured side by side in one go."""
+
+    methods: tyro.conf.Positional[tuple[str, ...]] = ("care-bn", "bn", "tdbn", "bntt", "tebn", "tab")
+    """Ratios are to the first."""
+    env_id: str = "Ant-v4"
+    """The environment; the paper's table is about Ant."""
+    algo: Literal["dqn", "ddpg", "td3", "sac"] = "td3"
+    """The algorithm."""
+    steps: int = 400
+    """Steps of each method that are timed; the result is scaled to 5000."""
+    out: Path | None = None
+    """Also write the numbers as JSON."""
+
+
+Config = (
+    Annotated[Distributions, tyro.conf.subcommand("distributions")]
+    | Annotated[TrainingCost, tyro.conf.subcommand("cost")]
+)
+
+
+def run(config: Distributions | TrainingCost) -> int:
+    return _draw(config) if isinstance(config, Distributions) else _cost(config)
+
+
+def _draw(config: Distributions) -> int:
+    from carebn.measure.distributions import draw_distributions
+
+    if not config.runs:
+        raise ValueError("name one or more run directories")
+    try:
+        draw_distributions(config.runs, config.out, config.layer, config.snapshots, config.updates)
+    except OSError as error:
+        raise OSError(f"cannot write {config.out} ({error.strerror}); choose another --out") from error
+    print(f"figure: {config.out}")
+    return 0
+
+
+def _cost(config: TrainingCost) -> int:
+    from carebn.measure.cost import measure_costs
+    from carebn.training.files import as_json, write_atomically
+
+    def tell(text: str) -> None:
+        print(text, file=sys.stderr)
+
+    costs = measure_costs(config.env_id, config.algo, config.methods, config.steps, tell)
+    first = costs[0]
+    width = max(len(cost.method) for cost in costs)
+    print(f"{'':{width}}  s per 5000 steps   ratio   peak MiB   ratio")
+    for cost in costs:
+        ratios = cost.seconds / first.seconds, cost.mebibytes / first.mebibytes
+        print(f"{cost.method:{width}}  {cost.seconds:16.1f}  {ratios[0]:6.3f}  {cost.mebibytes:9.1f}  {ratios[1]:6.3f}")
+    if config.out is not None:
+        data = {"env_id": config.env_id, "algo": config.algo, "steps": config.steps, "costs": [*map(asdict, costs)]}
+        try:
+            write_atomically(config.out, as_json(data))
+        except OSError as error:
+            raise OSError(f"cannot write {config.out} ({error.strerror}); choose another --out") from error
+    return 0

@@ -1,0 +1,270 @@
+"""``carebn study``."""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from carebn.errors import unknown_name
+from carebn.study.paper import FIGURES, STUDIES, TABLES, find_study
+from carebn.study.records import Study
+
+if TYPE_CHECKING:  # loads torch, which listing studies and --help do without
+    from carebn.study.sweep import Sweep
+
+EVERY = "all"
+
+
+@dataclass(frozen=True)
+class ListStudies:
+    """Name every table and figure of the paper."""
+
+
+@dataclass(frozen=True)
+class RunStudy:
+    """Make all runs of a table or figure that are not there yet. The same command again goes on where it stopped."""
+
+    names: tyro.conf.Positional[tuple[str, ...]]
+    """Studies by name, or by their place in the paper (table-1, figure-7); all for the whole paper."""
+    scale: float = 1.0
+    """Part of the paper's budget: 0.1 is a tenth of its steps. The budget is part of a run's name."""
+    seeds: int | None = None
+    """Seeds per cell, from 0. Default: the paper's number."""
+    envs: tuple[str, ...] = ()
+    """Only these environments."""
+    on: Literal["local", "ray", "slurm"] = "local"
+    """Processes on this machine, a Ray cluster, or Slurm (through submitit)."""
+    workers: int | None = None
+    """Runs at a time. Default: as many as cores; on a cluster as many as fit."""
+    address: str | None = None
+    """Of a Ray cluster (HOST:PORT or auto; default: one is started here). For Slurm, local tries it without Slurm."""
+    slurm: tuple[str, ...] = ()
+    """Options for Slurm jobs as NAME=VALUE: partition=long mem_gb=8 timeout_min=600."""
+    runs: Path = Path("runs")
+    """Where run directories are kept; studies that share a cell share its run."""
+    dry_run: bool = False
+    """Only say what would be run, what exists, and how long it would take."""
+
+
+@dataclass(frozen=True)
+class ShowStudy:
+    """Print a table beside the paper's numbers, from the runs that are there."""
+
+    names: tyro.conf.Positional[tuple[str, ...]]
+    """Studies by name or place in the paper; all for every one."""
+    runs: Path = Path("runs")
+    """Where run directories are kept."""
+    scale: float | None = None
+    """Count only runs at this part of the paper's budget. Default: all, if each cell has only one budget."""
+    seeds: int | None = None
+    """Count only this many seeds. Default: all."""
+    envs: tuple[str, ...] = ()
+    """Only these environments."""
+    score: Literal["max", "last", "final"] = "max"
+    """A run's score: its best evaluation (as the paper), the mean of its last ten, or the last one."""
+
+
+Config = (
+    Annotated[ListStudies, tyro.conf.subcommand("list")]
+    | Annotated[RunStudy, tyro.conf.subcommand("run")]
+    | Annotated[ShowStudy, tyro.conf.subcommand("show")]
+)
+
+
+def run(config: ListStudies | RunStudy | ShowStudy) -> int:
+    if isinstance(config, ListStudies):
+        return _list()
+    if isinstance(config, RunStudy):
+        return _run(config)
+    return _show(config)
+
+
+# --- list -------------------------------------------------------------------------------------------------------------
+
+
+def _list() -> int:
+    console = _console()
+    for heading, studies in (("Tables", TABLES), ("Figures", FIGURES)):
+        table = Table(title=heading, title_justify="left", box=None, pad_edge=False)
+        for column in ("name", "in the paper", "what it shows"):
+            table.add_column(column, no_wrap=column != "what it shows")
+        table.add_column("runs", justify="right")
+        for study in studies:
+            table.add_row(study.name, study.where, study.title, str(len(list(study.cells()))))
+        console.print(table)
+        console.print()
+    total = len({cell for study in STUDIES.values() for cell in study.cells()})
+    console.print(f"{len(TABLES)} tables and {len(FIGURES)} figures, {total} runs in all: shared ones are made once.")
+    console.print("carebn study run NAME --scale 0.01 --dry-run tells what a hundredth of the paper's budget takes.")
+    return 0
+
+
+# --- run --------------------------------------------------------------------------------------------------------------
+
+
+def _run(config: RunStudy) -> int:
+    _check_counts(config.seeds, config.workers)
+    studies = _studies(config.names)
+    envs = _environments(studies, config.envs)
+    from carebn.study.cells import Budget, config_of, lacks_method
+    from carebn.study.executors import EXECUTORS, Place
+    from carebn.study.sweep import Sweep
+
+    budget = Budget.scaled(config.scale)
+    configs, missing = [], {}
+    for study in studies:
+        for cell in study.cells(envs, config.seeds):
+            why = lacks_method(cell.variant)
+            if why:
+                missing[cell.variant.method] = why
+            else:
+                configs.append(config_of(cell, budget))
+    for why in missing.values():
+        _tell(f"{why}: its runs are left out")
+    if config.dry_run:
+        _plan(Sweep(configs, config.runs), config)
+        return 0
+    from carebn.study.display import SweepDisplay, summary
+
+    place = Place(config.on, config.workers, config.address, config.slurm, config.runs)
+    with SweepDisplay() as display:
+        sweep = Sweep(configs, config.runs, display)
+        if sweep.open_jobs:
+            executor = EXECUTORS[config.on](place)
+            try:
+                sweep.run(executor)
+            finally:
+                executor.close()
+    for job in sweep.failed():
+        _tell(f"{job.name} failed: {job.message}")
+    print(f"{summary(sweep.jobs)}, at {budget} each, in {config.runs}")
+    if sweep.stopping:
+        print("stopped: the same command goes on from here")
+        return 130
+    names = " ".join(config.names)
+    print(f"next: carebn study show {names} --scale {config.scale:g}" + _runs_option(config.runs))
+    return 1 if missing or any(job.state != "done" for job in sweep.jobs) else 0
+
+
+def _plan(sweep: "Sweep", config: RunStudy) -> None:
+    from carebn.study.estimate import estimate, spelled
+    from carebn.study.runs import read_runs
+    from carebn.study.sweep import DONE, newest_checkpoint
+
+    console = _console()
+    table = Table(box=None, pad_edge=False)
+    table.add_column("run", no_wrap=True)
+    table.add_column("steps", justify="right")
+    table.add_column("there", justify="right")
+    for job in sweep.jobs:
+        step = newest_checkpoint(job.directory)
+        there = "complete" if job.state == DONE else f"{step / job.total:.0%}" if step else "–"
+        table.add_row(job.name, f"{job.total:,}", there)
+    console.print(table)
+    left = [job for job in sweep.jobs if job.state != DONE]
+    console.print(f"{len(sweep.jobs)} runs, {len(sweep.jobs) - len(left)} complete, {len(left)} to do")
+    if left:
+        found = estimate(sweep.jobs, read_runs([config.runs] if config.runs.is_dir() else []).records)
+        workers = min(config.workers or len(os.sched_getaffinity(0)), len(left))
+        console.print(
+            f"about {spelled(found.seconds)} of one core, {spelled(found.seconds / workers)} with {workers} at a time: "
+            f"{found.rate:.0f} steps/s, from {' and '.join(found.sources)}"
+        )
+
+
+# --- show -------------------------------------------------------------------------------------------------------------
+
+
+def _show(config: ShowStudy) -> int:
+    _check_counts(config.seeds, None)
+    studies = _studies(config.names)
+    envs = _environments(studies, config.envs)
+    from carebn.study.cells import Budget
+    from carebn.study.gather import gather
+    from carebn.study.runs import read_runs
+    from carebn.study.tables import DRAWN, tables_of
+
+    if config.scale is not None:
+        Budget.scaled(config.scale)  # a mistake is told before anything is read
+    found = read_runs([config.runs] if config.runs.is_dir() else [])
+    for problem in found.problems:
+        _tell(problem)
+    console = _console()
+    for i, study in enumerate(studies):
+        gathered = gather(study, found.records, config.scale, envs, config.seeds)
+        problems = list(gathered.problems)
+        budgets = gathered.budgets()
+        if len(budgets) > 1:
+            which = " and ".join(map(str, budgets))
+            problems.append(f"the runs of {study.name} were made at several budgets ({which}): choose with --scale")
+        if not any(cell.complete or cell.unfinished or cell.mixed for cell in gathered.cells.values()):
+            at = "" if config.scale is None else f" at --scale {config.scale:g}"
+            problems.append(
+                f"{config.runs} holds no run of {study.name}{at}; make them with: carebn study run {study.name}"
+                + ("" if config.scale is None else f" --scale {config.scale:g}")
+                + _runs_option(config.runs)
+            )
+        if study.kind == "wasserstein":
+            complete = [run for cell in gathered.cells.values() for run in cell.complete]
+            unmeasured = sum(not (run.directory / "measure-wasserstein.jsonl").exists() for run in complete)
+            if unmeasured:
+                problems.append(f"{unmeasured} of {len(complete)} runs were made without --measure wasserstein")
+        for problem in problems:
+            _tell(problem)
+        if i:
+            console.print()
+        for table in tables_of(gathered, config.score):
+            console.print(table)
+        if study.note:
+            console.print(study.note)
+        if study.kind in DRAWN:
+            console.print(f"The figure itself ({DRAWN[study.kind]}) is drawn by: carebn report {config.runs}")
+    return 0
+
+
+# --- what they share --------------------------------------------------------------------------------------------------
+
+
+def _studies(names: tuple[str, ...]) -> list[Study]:
+    if not names:
+        raise ValueError("name a study, as in: carebn study show main; carebn study list names them all")
+    if EVERY in names:
+        return list(STUDIES.values())
+    return list(dict.fromkeys(find_study(name) for name in names))
+
+
+def _environments(studies: list[Study], names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Full ids; ``Hopper`` is enough for ``Hopper-v4``."""
+    if not names:
+        return None
+    known = {env for study in studies for env in study.envs}
+    by_name = {env.removeprefix("ALE/").split("-v")[0]: env for env in known} | {env: env for env in known}
+    for name in names:
+        if name not in by_name:
+            raise ValueError(unknown_name("environment of this study", name, known))
+    return tuple(by_name[name] for name in names)
+
+
+def _check_counts(seeds: int | None, workers: int | None) -> None:
+    for name, value in (("seeds", seeds), ("workers", workers)):
+        if value is not None and value < 1:
+            raise ValueError(f"--{name} must be at least 1, got {value}")
+
+
+def _runs_option(runs: Path) -> str:
+    return "" if runs == Path("runs") else f" --runs {runs}"
+
+
+def _tell(sentence: str) -> None:
+    print(f"carebn: {sentence}", file=sys.stderr)
+
+
+def _console() -> Console:
+    """Tables are not squeezed when they go into a file or a pipe."""
+    console = Console(highlight=False, markup=False, soft_wrap=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, width=200)

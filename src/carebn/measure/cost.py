@@ -1,0 +1,91 @@
+"""What training costs with each normaliser: time and memory per 5000 steps, all measured in one go.
+
+Time: every method has a run of its own past its warm-up; they take turns in short slices within one process, so that
+whatever else the machine does falls on all alike, and the median slice of each counts. A step is acting, the
+environment, storing and one update, as in the paper's table. Memory: the peak of a fresh process that trains one
+method.
+"""
+
+import multiprocessing
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+from carebn.training.config import TrainConfig
+from carebn.training.loop import Run
+
+STEPS_OF_THE_TABLE = 5000
+SLICE = 20  # steps before the next method has its turn
+WARM_UP = 300  # random steps first: something to sample from
+
+
+@dataclass(frozen=True)
+class Cost:
+    method: str
+    seconds: float  # per 5000 steps
+    mebibytes: float  # peak of the process
+
+
+def measure_costs(
+    env_id: str, algo: str, methods: tuple[str, ...], steps: int, progress: Callable[[str], None]
+) -> list[Cost]:
+    """``steps`` steps of each method, scaled to 5000."""
+    if not methods:
+        raise ValueError("name at least one method to measure")
+    if len(set(methods)) != len(methods):
+        raise ValueError("each method is measured once; one is named twice")
+    if steps < SLICE:
+        raise ValueError(f"--steps must be at least {SLICE}, got {steps}")
+    configs = {method: _config(env_id, algo, method) for method in methods}  # before anything costly: mistakes
+    progress("memory, a process each")
+    spawn = multiprocessing.get_context("spawn")
+    memory = {}
+    for method, config in configs.items():
+        with spawn.Pool(1) as pool:
+            memory[method] = pool.apply(_peak_memory, (config,))
+    progress("time, in turns")
+    times = _time_in_turns(configs, steps)
+    return [Cost(method, times[method], memory[method]) for method in methods]
+
+
+def _config(env_id: str, algo: str, method: str) -> TrainConfig:
+    config = TrainConfig(env_id=env_id, algo=algo, method=method, learning_starts=WARM_UP, quiet=True)  # type: ignore[arg-type]
+    return config.checked()
+
+
+def _time_in_turns(configs: dict[str, TrainConfig], steps: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as directory:
+        runs = {method: _warm_run(config, Path(directory) / method) for method, config in configs.items()}
+        slices: dict[str, list[float]] = {method: [] for method in runs}
+        for _ in range(-(-steps // SLICE)):
+            for method, run in runs.items():
+                began = time.perf_counter()
+                for _ in range(SLICE):
+                    run._one_step()
+                slices[method].append(time.perf_counter() - began)
+        for run in runs.values():
+            run.close()
+    return {method: median(seconds) / SLICE * STEPS_OF_THE_TABLE for method, seconds in slices.items()}
+
+
+def _warm_run(config: TrainConfig, directory: Path) -> Run:
+    """A run past its random steps and its first, compiling, updates."""
+    run = Run(replace(config, run_dir=directory))
+    directory.mkdir(parents=True)
+    run._open()
+    while run.step < WARM_UP + SLICE:
+        run._one_step()
+    return run
+
+
+def _peak_memory(config: TrainConfig) -> float:
+    with tempfile.TemporaryDirectory() as directory:
+        run = _warm_run(config, Path(directory) / "run")
+        run.close()
+    unit = 1024**2 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit

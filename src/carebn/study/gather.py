@@ -1,0 +1,107 @@
+"""From runs to the cells of a study: which runs count for which number, and why others do not."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from carebn.study.cells import Budget, belongs, lacks_method
+from carebn.study.records import Row, Study
+from carebn.study.runs import RunRecord
+
+
+@dataclass(frozen=True)
+class CellRuns:
+    """The runs of one row in one environment."""
+
+    complete: list[RunRecord] = field(default_factory=list)  # at one budget, a seed each
+    unfinished: list[RunRecord] = field(default_factory=list)  # begun, and not counted
+    budget: Budget | None = None
+    mixed: bool = False  # complete runs at several budgets: none is counted
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """All runs of a study, cell by cell."""
+
+    study: Study
+    envs: tuple[str, ...]
+    cells: dict[tuple[Row, str], CellRuns]
+    problems: list[str]  # a sentence each
+
+    def cell(self, row: Row, env_id: str) -> CellRuns:
+        return self.cells.get((row, env_id), CellRuns())
+
+    def envs_of(self, row: Row) -> tuple[str, ...]:
+        return tuple(env for env in self.study.envs_of(row) if env in self.envs)
+
+    def scores(self, row: Row, score: Callable[[Sequence[float]], float]) -> dict[str, list[float]]:
+        """Per environment, one score per seed; an environment without a complete run is absent."""
+        found = {env: self.cell(row, env).complete for env in self.envs_of(row)}
+        return {env: [score(run.returns) for run in runs] for env, runs in found.items() if runs}
+
+    def budgets(self) -> list[Budget]:
+        return sorted({cell.budget for cell in self.cells.values() if cell.budget is not None and cell.complete})
+
+
+def gather(
+    study: Study,
+    records: Iterable[RunRecord],
+    scale: float | None = None,
+    envs: tuple[str, ...] | None = None,
+    seeds: int | None = None,
+) -> Gathered:
+    """Sort the runs into the study's cells. Runs of one cell at several budgets are not averaged: with ``scale`` only
+    that budget counts, and without it the cell is empty and ``problems`` says so."""
+    wanted = None if scale is None else Budget.scaled(scale)
+    problems = []
+    by_place: dict[tuple[str, str, str], list[RunRecord]] = defaultdict(list)
+    for record in records:
+        by_place[record.env_id, record.algo, record.method].append(record)
+    cells: dict[tuple[Row, str], CellRuns] = {}
+    for row in study.all_rows():
+        if lacks_method(row.variant):
+            problems.append(f"{row.label} is missing: {lacks_method(row.variant)}")
+            continue
+        for env_id in study.envs_of(row):
+            if envs is not None and env_id not in envs:
+                continue
+            near = by_place.get((env_id, row.variant.algo, row.variant.method), [])
+            runs = [
+                run
+                for run in near
+                if belongs(run.config, row.variant, env_id)
+                and (seeds is None or run.seed < seeds)
+                and (wanted is None or Budget.of(run.config) == wanted)
+            ]
+            cell = _cell(runs)
+            if cell.mixed:
+                budgets = sorted({Budget.of(run.config) for run in runs if run.complete})
+                problems.append(
+                    f"{row.label} on {env_id} has runs at several budgets ({_spelled(budgets)}), which are not "
+                    f"averaged: choose one with --scale"
+                )
+            cells[row, env_id] = cell
+    shown = study.envs if envs is None else tuple(env for env in study.envs if env in envs)
+    return Gathered(study, shown, cells, problems)
+
+
+def _cell(runs: list[RunRecord]) -> CellRuns:
+    unfinished = [run for run in runs if not run.complete]
+    by_budget: dict[Budget, dict[int, RunRecord]] = defaultdict(dict)
+    for run in runs:
+        if run.complete:
+            by_budget[Budget.of(run.config)].setdefault(run.seed, run)  # a copy of a run is not another run
+    if len(by_budget) > 1:
+        return CellRuns(unfinished=unfinished, mixed=True)
+    if not by_budget:
+        return CellRuns(unfinished=unfinished)
+    [(budget, by_seed)] = by_budget.items()
+    return CellRuns([by_seed[seed] for seed in sorted(by_seed)], unfinished, budget)
+
+
+def _spelled(budgets: Sequence[Budget]) -> str:
+    if len({budget.total_timesteps for budget in budgets}) == len(budgets):
+        return " and ".join(map(str, budgets))
+    return " and ".join(
+        f"{b}, learning from step {b.learning_starts:,}, evaluated every {b.eval_interval:,}" for b in budgets
+    )

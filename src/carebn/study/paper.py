@@ -1,0 +1,383 @@
+"""Every table with results and every figure with data of the CaRe-BN paper, with all numbers that it prints.
+
+Numbers of tables and figures count the paper's captions in order. Table 2 to 9 are hyper-parameters (the defaults of
+``carebn train``), Figure 2 and 8 are drawings.
+"""
+
+import re
+
+from carebn.errors import unknown_name
+from carebn.study.records import Published, Row, Study, Variant
+
+IDP = "InvertedDoublePendulum-v4"
+MUJOCO = (IDP, "Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4")
+WITHOUT_ANT = (IDP, "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4")  # DDPG diverges on Ant, with ANN and SNN alike
+ATARI = ("ALE/Pong-v5", "ALE/Breakout-v5", "ALE/SpaceInvaders-v5", "ALE/Freeway-v5", "ALE/Seaquest-v5")
+
+NEURONS = ("lif", "clif", "dn")
+NEURON_LABELS = {"lif": "LIF", "clif": "CLIF", "dn": "DN"}
+
+
+def vanilla(neuron: str, algo: str) -> Variant:
+    """A spiking actor without a normaliser. With CLIF it is pop-SAN and with DN it is MDC-SAN: the paper prints the
+    same numbers for both names, so they are the same runs here."""
+    methods = {"clif": "pop-san", "dn": "mdc-san"}
+    return Variant(methods.get(neuron, "vanilla"), algo, neuron)
+
+
+def care(neuron: str, algo: str) -> Variant:
+    return Variant("care-bn", algo, neuron)
+
+
+def _numbers(text: str) -> tuple[Published, ...]:
+    """``9348±2 …`` → one number per column."""
+    return tuple(Published(*map(float, word.split("±"))) for word in text.split())
+
+
+def _row(label: str, variant: Variant, numbers: str, summary: float) -> Row:
+    return Row(label, variant, _numbers(numbers), summary)
+
+
+# --- tables of returns ------------------------------------------------------------------------------------------------
+
+ANN_TD3 = _row("ANN", Variant("ann"), "7503±3713 4770±1014 10857±475 3410±164 4340±383", 0.00)
+ANN_DDPG = _row("ANN", Variant("ann", "ddpg"), "9357±4 8604±241 3486±162 3385±408", 0.00)
+CARE_CLIF = "9348±2 5373±159 9563±442 3586±49 4296±268"
+CARE_LIF = "9346±1 5083±356 8813±533 3489±118 4556±497"
+
+MAIN = Study(
+    name="main",
+    where="Table 1",
+    title="Max average returns with CLIF neurons and TD3, beside other spiking methods and normalisers",
+    kind="returns",
+    envs=MUJOCO,
+    baseline=ANN_TD3,
+    summary_name="APG",
+    rows=(
+        ANN_TD3,
+        _row("ANN-SNN", Variant("ann-snn"), "3859±4440 3550±963 8703±658 3098±281 4235±354", -21.11),
+        _row("pop-SAN", vanilla("clif", "td3"), "9351±1 4590±1006 9594±689 2772±1263 3307±1514", -6.66),
+        _row("MDC-SAN", vanilla("dn", "td3"), "9350±1 4800±994 9147±231 3446±131 3964±1353", 0.37),
+        _row("ILC-SAN", Variant("ilc-san"), "9352±1 5584±272 9222±615 3403±148 4200±717", 4.64),
+        _row("tdBN", Variant("tdbn", neuron="clif"), "9346±2 4403±1134 9402±527 3592±46 3464±970", -2.28),
+        _row("BNTT", Variant("bntt", neuron="clif"), "9347±1 4379±941 9466±659 3524±161 3689±1247", -1.62),
+        _row("TEBN", Variant("tebn", neuron="clif"), "9349±1 4408±1156 9452±539 3472±135 4235±381", 0.69),
+        _row("TABN", Variant("tab", neuron="clif"), "9348±2 4382±753 9784±169 3585±83 4537±398", 3.25),
+        _row("CaRe-BN", care("clif", "td3"), CARE_CLIF, 5.90),
+    ),
+    note="The ANN fails on InvertedDoublePendulum; without it the APG of CaRe-BN is 1.2 %, not 5.9 %.",
+)
+
+
+def _with_and_without(where: str, neuron: str, algo: str, plain: str, with_care: str, apg: float) -> Study:
+    baseline = _row("Vanilla SNN", vanilla(neuron, algo), plain, 0.00)
+    return Study(
+        name=f"{neuron}-{algo}",
+        where=where,
+        title=f"Max average returns with and without CaRe-BN: {algo.upper()}, {NEURON_LABELS[neuron]} neurons",
+        kind="returns",
+        envs=WITHOUT_ANT if algo == "ddpg" else MUJOCO,
+        baseline=baseline,
+        summary_name="APG",
+        rows=(baseline, _row("CaRe-BN", care(neuron, algo), with_care, apg)),
+    )
+
+
+LIF_DDPG = _with_and_without(
+    "Table 10", "lif", "ddpg", "9352±1 7954±356 3035±127 2931±1395", "9351±1 8199±305 3512±79 3347±321", 8.24
+)
+CLIF_DDPG = _with_and_without(
+    "Table 11", "clif", "ddpg", "9352±2 8205±376 2566±1270 2224±1607", "9352±0 7972±245 3247±100 3709±321", 22.62
+)
+DN_DDPG = _with_and_without(
+    "Table 12", "dn", "ddpg", "9351±3 8069±897 3134±134 3238±633", "9351±2 7731±457 3418±159 3438±399", 2.76
+)
+LIF_TD3 = _with_and_without(
+    "Table 13", "lif", "td3", "9347±1 4243±949 9073±946 3507±85 2807±1834", CARE_LIF, 15.74
+)  # fmt: skip
+CLIF_TD3 = _with_and_without(
+    "Table 14", "clif", "td3", "9351±1 4590±1006 9594±689 2772±1263 3307±1514", CARE_CLIF, 15.20
+)
+DN_TD3 = _with_and_without(
+    "Table 15", "dn", "td3", "9350±1 4800±994 9147±231 3446±131 3964±1353",
+    "9349±2 5444±161 9581±638 3470±115 4084±362", 4.37,
+)  # fmt: skip
+
+LIF_NORMALISERS = Study(
+    name="lif-normalisers",
+    where="Table 16",
+    title="Max average returns of normalisers with LIF neurons and TD3",
+    kind="returns",
+    envs=MUJOCO,
+    baseline=ANN_TD3,
+    summary_name="APG",
+    rows=(
+        ANN_TD3,
+        _row("Vanilla LIF", vanilla("lif", "td3"), "9347±1 4243±949 9073±946 3507±85 2807±1834", -7.08),
+        _row("tdBN", Variant("tdbn", neuron="lif"), "9346±1 4876±577 8845±526 3601±29 4098±408", 1.65),
+        _row("BNTT", Variant("bntt", neuron="lif"), "9348±1 5244±321 9339±874 3593±62 3480±1450", 1.22),
+        _row("TEBN", Variant("tebn", neuron="lif"), "9347±1 4408±1156 9452±539 3472±135 4235±381", 0.69),
+        _row("TABN", Variant("tab", neuron="lif"), "9347±1 4431±1353 9173±595 3474±183 3818±1133", -1.64),
+        _row("CaRe-BN", care("lif", "td3"), CARE_LIF, 3.92),
+    ),
+    note="The TEBN row repeats four of its five numbers from Table 1, where neurons are CLIF.",
+)
+
+TIME_STEPS = Study(
+    name="time-steps",
+    where="Table 17",
+    title="Max average returns of CaRe-BN with 2, 3, 5 and 8 simulation steps (CLIF, TD3)",
+    kind="returns",
+    envs=MUJOCO,
+    baseline=ANN_TD3,
+    summary_name="APG",
+    rows=tuple(
+        _row(f"T = {steps}", Variant("care-bn", "td3", "clif", None if steps == 5 else steps), numbers, apg)
+        for steps, numbers, apg in (
+            (2, "953±247 4924±171 7635±392 3588±10 3885±1365", -23.80),
+            (3, "9285±100 5078±325 8190±567 3522±89 4391±282", 2.03),
+            (5, CARE_CLIF, 5.90),  # the default, and the main table's row
+            (8, "9354±1 5417±421 9989±278 3479±95 4311±348", 6.32),
+        )
+    ),
+)
+
+_ANN_NOTE = 'The paper calls the first row "Vanilla SNN"; it is the ANN.'
+ANN_CARE_DDPG = Study(
+    name="ann-ddpg",
+    where="Table 18",
+    title="Max average returns of ANNs with and without CaRe-BN: DDPG",
+    kind="returns",
+    envs=WITHOUT_ANT,
+    baseline=ANN_DDPG,
+    summary_name="APG",
+    rows=(
+        ANN_DDPG,
+        _row("CaRe-BN", Variant("ann-care", "ddpg"), "9360±0 8887±408 3475±135 3328±882", 0.33),
+    ),
+    note=_ANN_NOTE,
+)
+ANN_CARE_TD3 = Study(
+    name="ann-td3",
+    where="Table 19",
+    title="Max average returns of ANNs with and without CaRe-BN: TD3",
+    kind="returns",
+    envs=MUJOCO,
+    baseline=ANN_TD3,
+    summary_name="APG",
+    rows=(
+        ANN_TD3,
+        _row("CaRe-BN", Variant("ann-care"), "9360±0 5014±1122 10458±1271 3436±114 3021±1360", -0.69),
+    ),
+    note=_ANN_NOTE,
+)
+
+# --- tables of costs --------------------------------------------------------------------------------------------------
+
+TRAINING_COST = Study(
+    name="training-cost",
+    where="Table 20",
+    title="Training cost of normalisers: Ant, CLIF, TD3",
+    kind="cost",
+    envs=("Ant-v4",),
+    seeds=1,
+    columns=("seconds per 5000 steps", "memory (MiB)"),
+    measure=("cost",),
+    rows=tuple(
+        Row(label, Variant(method, neuron="clif"), (Published(seconds), Published(mebibytes)))
+        for label, method, seconds, mebibytes in (
+            ("tdBN", "tdbn", 242, 437),
+            ("BNTT", "bntt", 266, 437),
+            ("TEBN", "tebn", 251, 441),
+            ("TAB", "tab", 264, 441),
+            ("CaRe-BN", "care-bn", 247, 437),
+        )
+    ),
+    note="Published on an RTX 3090 with a Xeon Platinum 8358P; the memory is the graphics card's.",
+)
+
+ENERGY = Study(
+    name="energy",
+    where="Table 21",
+    title="Energy per decision in nJ: CLIF, TD3",
+    kind="energy",
+    envs=MUJOCO,
+    decimals=2,
+    summary_name="Average",
+    measure=("energy",),
+    rows=(
+        _row("ANN", ANN_TD3.variant, "1715.20 1862.40 1785.60 1728.00 1785.60", 1775.36),
+        _row("SNN with CaRe-BN", care("clif", "td3"), "12.94 17.36 17.37 16.59 18.13", 16.48),
+    ),
+    note="12.5 pJ per floating-point operation, 77 fJ per synaptic operation.",
+)
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+_BN_AND_CARE = (Row("BN", Variant("bn", neuron="clif")), Row("CaRe-BN", care("clif", "td3")))
+
+
+def _neuron_rows(algo: str) -> tuple[Row, ...]:
+    pairs = ((f"{NEURON_LABELS[n]}{suffix}", make(n, algo)) for n in NEURONS for suffix, make in _FLAVOURS)
+    return tuple(Row(label, variant) for label, variant in pairs)
+
+
+_FLAVOURS = (("", vanilla), (" + CaRe-BN", care))
+_ANN_ROW = {"td3": Row("ANN", ANN_TD3.variant), "ddpg": Row("ANN", ANN_DDPG.variant)}
+
+INPUT_DISTRIBUTIONS = Study(
+    name="input-distributions",
+    where="Figure 1",
+    title="Real and estimated distributions of a normaliser's input, while they change fast and slowly",
+    kind="distributions",
+    envs=(IDP,),
+    seeds=1,
+    measure=("distributions",),
+    rows=_BN_AND_CARE,
+    note="The paper does not name the task of this figure; InvertedDoublePendulum with CLIF and TD3 is used.",
+)
+WASSERSTEIN = Study(
+    name="wasserstein",
+    where="Figure 3",
+    title="Wasserstein distance between estimated and true distributions per layer (CLIF, TD3)",
+    kind="wasserstein",
+    envs=(IDP,),
+    measure=("wasserstein",),
+    rows=_BN_AND_CARE,
+)
+EXPLORATION = Study(
+    name="exploration",
+    where="Figure 4",
+    title="Exploration returns of BN and CaRe-BN (CLIF, TD3)",
+    kind="exploration",
+    envs=MUJOCO,
+    rows=_BN_AND_CARE,
+)
+TD3_CURVES = Study(
+    name="td3-curves",
+    where="Figure 5 top",
+    title="Learning curves with and without CaRe-BN: TD3",
+    kind="curves",
+    envs=MUJOCO,
+    rows=(_ANN_ROW["td3"], *_neuron_rows("td3")),
+)
+DDPG_CURVES = Study(
+    name="ddpg-curves",
+    where="Figure 5 bottom",
+    title="Learning curves with and without CaRe-BN: DDPG",
+    kind="curves",
+    envs=WITHOUT_ANT,
+    rows=(_ANN_ROW["ddpg"], *_neuron_rows("ddpg")),
+    note="DDPG diverges on Ant, with ANN and SNN alike, so the paper leaves it out.",
+)
+RELATIVE_VARIANCE = Study(
+    name="relative-variance",
+    where="Figure 6 ab",
+    title="Relative variance of final returns over seeds, averaged over environments",
+    kind="relative-variance",
+    envs=MUJOCO,
+    summary_name="relative variance",
+    rows=(
+        Row("DDPG ANN", ANN_DDPG.variant, summary=17.71, envs=WITHOUT_ANT),
+        *(Row(f"DDPG {row.label}", row.variant, envs=WITHOUT_ANT) for row in _neuron_rows("ddpg")),
+        Row("TD3 ANN", ANN_TD3.variant, summary=21.24),
+        *(Row(f"TD3 {row.label}", row.variant) for row in _neuron_rows("td3")),
+    ),
+    note="Only the two numbers of the ANN are printed; the others are bars.",
+)
+ABLATION = Study(
+    name="ablation",
+    where="Figure 6 c",
+    title="Normalised maximum performance of CaRe-BN and its parts (CLIF, TD3)",
+    kind="normalised-maximum",
+    envs=MUJOCO,
+    baseline=_ANN_ROW["td3"],
+    summary_name="of the ANN",
+    rows=(
+        Row("BN", Variant("bn", neuron="clif")),
+        Row("Re-BN", Variant("re", neuron="clif")),
+        Row("Ca-BN", Variant("ca", neuron="clif")),
+        Row("CaRe-BN", care("clif", "td3")),
+    ),
+)
+ANN_CURVES = Study(
+    name="ann-curves",
+    where="Figure 6 d",
+    title="Normalised learning curves of ANNs with and without CaRe-BN: DDPG and TD3",
+    kind="normalised-curves",
+    envs=MUJOCO,
+    baseline=_ANN_ROW["td3"],
+    rows=(
+        Row("DDPG ANN", ANN_DDPG.variant, envs=WITHOUT_ANT),
+        Row("DDPG ANN + CaRe-BN", Variant("ann-care", "ddpg"), envs=WITHOUT_ANT),
+        Row("TD3 ANN", ANN_TD3.variant),
+        Row("TD3 ANN + CaRe-BN", Variant("ann-care")),
+    ),
+)
+ATARI_CURVES = Study(
+    name="atari",
+    where="Figure 7",
+    title="Learning curves of deep spiking Q-networks with and without CaRe-BN on Atari (RAM)",
+    kind="curves",
+    envs=ATARI,
+    seeds=3,
+    rows=(Row("Vanilla SNN", Variant("vanilla", "dqn", "lif")), Row("CaRe-BN", Variant("care-bn", "dqn", "lif"))),
+    note="The text says four games and names five.",
+)
+SAC_CURVES = Study(
+    name="sac",
+    where="Figure 9",
+    title="Learning curves with SAC (CLIF)",
+    kind="curves",
+    envs=MUJOCO,
+    rows=(
+        Row("ANN", Variant("ann", "sac")),
+        Row("CLIF", vanilla("clif", "sac")),
+        Row("CLIF + CaRe-BN", care("clif", "sac")),
+    ),
+)
+NORMALISED_CURVES = Study(
+    name="normalised-curves",
+    where="Figure 10",
+    title="Normalised learning curves of CaRe-BN with each neuron beside the ANN: TD3",
+    kind="normalised-curves",
+    envs=MUJOCO,
+    baseline=_ANN_ROW["td3"],
+    rows=(_ANN_ROW["td3"], *(Row(f"{NEURON_LABELS[n]} + CaRe-BN", care(n, "td3")) for n in NEURONS)),
+)
+ANN_DDPG_CURVES = Study(
+    name="ann-ddpg-curves",
+    where="Figure 11",
+    title="Learning curves of ANNs with and without CaRe-BN: DDPG",
+    kind="curves",
+    envs=WITHOUT_ANT,
+    rows=(_ANN_ROW["ddpg"], Row("ANN + CaRe-BN", Variant("ann-care", "ddpg"))),
+)
+ANN_TD3_CURVES = Study(
+    name="ann-td3-curves",
+    where="Figure 12",
+    title="Learning curves of ANNs with and without CaRe-BN: TD3",
+    kind="curves",
+    envs=MUJOCO,
+    rows=(_ANN_ROW["td3"], Row("ANN + CaRe-BN", Variant("ann-care"))),
+)
+
+TABLES = (
+    MAIN, LIF_DDPG, CLIF_DDPG, DN_DDPG, LIF_TD3, CLIF_TD3, DN_TD3, LIF_NORMALISERS, TIME_STEPS,
+    ANN_CARE_DDPG, ANN_CARE_TD3, TRAINING_COST, ENERGY,
+)  # fmt: skip
+FIGURES = (
+    INPUT_DISTRIBUTIONS, WASSERSTEIN, EXPLORATION, TD3_CURVES, DDPG_CURVES, RELATIVE_VARIANCE, ABLATION, ANN_CURVES,
+    ATARI_CURVES, SAC_CURVES, NORMALISED_CURVES, ANN_DDPG_CURVES, ANN_TD3_CURVES,
+)  # fmt: skip
+STUDIES: dict[str, Study] = {study.name: study for study in (*TABLES, *FIGURES)}
+
+
+def find_study(name: str) -> Study:
+    """By name, or by where it stands in the paper: ``table-1``, ``figure-5-top``."""
+    key = re.sub(r"[\s_-]+", "-", name.strip().lower())
+    places = {study.where.lower().replace(" ", "-"): study for study in STUDIES.values()}
+    found = STUDIES.get(key) or places.get(key)
+    if found is None:
+        raise ValueError(unknown_name("study", name, STUDIES))
+    return found

@@ -1,0 +1,93 @@
+"""All runs as they are, whether or not the paper has them: by environment, a line for each configuration."""
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from carebn.study.report.curves import Curve, evaluation_traces, exploration_traces, mean_curve
+from carebn.study.runs import NOT_OF_THE_CELL, RunRecord
+from carebn.study.statistics import max_average_return, mean_and_std, mean_of_last
+
+METHOD_LABELS = {
+    "care-bn": "CaRe-BN", "ca": "Ca-BN", "re": "Re-BN", "bn": "BN", "tdbn": "tdBN", "bntt": "BNTT", "tebn": "TEBN",
+    "tab": "TAB", "vanilla": "no normaliser", "pop-san": "pop-SAN", "mdc-san": "MDC-SAN", "ilc-san": "ILC-SAN",
+    "ann": "ANN", "ann-snn": "ANN-SNN", "ann-care": "ANN + CaRe-BN",
+}  # fmt: skip
+EXPLORATION_BINS = 50
+FEWEST_POINTS, MOST_POINTS, ALL_POINTS = 40, 250, 60_000  # per line, and over all lines: bounds the page
+
+
+@dataclass(frozen=True)
+class Line:
+    label: str
+    evaluation: Curve | None
+    exploration: Curve | None
+    seeds: int  # runs with at least one evaluation
+    complete: int
+    best: tuple[float, float] | None  # max average return over seeds: mean, standard deviation
+    last: tuple[float, float] | None  # the mean of the last ten evaluations
+
+
+def explore(records: Sequence[RunRecord]) -> dict[str, list[Line]]:
+    """Lines by environment."""
+    groups: dict[str, dict[str, list[RunRecord]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        groups[record.env_id][record.cell()].append(record)
+    number = sum(map(len, groups.values()))
+    points = max(FEWEST_POINTS, min(MOST_POINTS, ALL_POINTS // max(number, 1)))
+    shown = {
+        env: [_line(label, runs, points) for label, runs in _labelled(cells, records)] for env, cells in groups.items()
+    }
+    return dict(sorted(shown.items()))
+
+
+def _line(label: str, runs: list[RunRecord], points: int) -> Line:
+    evaluated = [run for run in runs if run.steps]
+    scores = [[score(run.returns) for run in evaluated] for score in (max_average_return, mean_of_last)]
+    best, last = (mean_and_std(values) if values else None for values in scores)
+    return Line(
+        label=label,
+        evaluation=mean_curve(evaluation_traces(runs), points),
+        exploration=mean_curve(exploration_traces(runs, EXPLORATION_BINS), points),
+        seeds=len(evaluated),
+        complete=sum(run.complete for run in runs),
+        best=best,
+        last=last,
+    )
+
+
+def _labelled(cells: dict[str, list[RunRecord]], everything: Sequence[RunRecord]) -> list[tuple[str, list[RunRecord]]]:
+    """Each configuration with a name that tells it from the others: method, then whatever else differs."""
+    several_algorithms = len({run.algo for run in everything}) > 1
+    several_neurons = len({run.neuron for run in everything if run.neuron != "none"}) > 1
+    by_name: dict[str, list[list[RunRecord]]] = defaultdict(list)
+    for runs in cells.values():
+        first = runs[0]
+        parts = [METHOD_LABELS.get(first.method, first.method)]
+        if several_neurons and first.neuron != "none":
+            parts.append(first.neuron.upper())
+        if several_algorithms:
+            parts.append(first.algo.upper())
+        by_name[", ".join(parts)].append(runs)
+    return sorted(
+        ((name + suffix, runs) for name, alike in by_name.items() for suffix, runs in _told_apart(alike)),
+        key=lambda pair: _order(pair[1][0], pair[0]),
+    )
+
+
+def _told_apart(alike: list[list[RunRecord]]) -> list[tuple[str, list[RunRecord]]]:
+    if len(alike) == 1:
+        return [("", alike[0])]
+    configs = [runs[0].config for runs in alike]
+    names = sorted({name for config in configs for name in config if name not in NOT_OF_THE_CELL})
+    different = [name for name in names if len({json.dumps(config.get(name)) for config in configs}) > 1]
+    return [
+        (", " + ", ".join(f"{name} {config.get(name)}" for name in different), runs)
+        for config, runs in zip(configs, alike, strict=True)
+    ]
+
+
+def _order(run: RunRecord, label: str) -> tuple[int, str]:
+    known = list(METHOD_LABELS)
+    return (known.index(run.method) if run.method in known else len(known), label)

@@ -1,0 +1,189 @@
+"""Figures for print: one for each study and each environment, as PNG or PDF."""
+
+import re
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from carebn.study.report.curves import Curve
+from carebn.study.report.explorer import Line
+from carebn.study.report.views import View
+from carebn.training.files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Told apart by people with any colour vision, and on a grey printer by their dashes.
+COLOURS = ("#c0392b", "#2457c5", "#0a8754", "#b06c00", "#7b3fb5", "#0c8599", "#c2328c", "#5f6b2d", "#6b5344", "#4b5563")
+DASHES = ("-", "--", ":", "-.")
+# Fonts that stay text in a PDF; sizes of a two-column page.
+STYLE: dict[Any, Any] = {
+    "font.size": 8, "axes.titlesize": 8.5, "axes.labelsize": 8, "legend.fontsize": 7.5, "xtick.labelsize": 7,
+    "ytick.labelsize": 7, "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.7,
+    "lines.linewidth": 1.3, "pdf.fonttype": 42, "axes.grid": True, "grid.alpha": 0.25, "grid.linewidth": 0.5,
+}  # fmt: skip
+PANEL_WIDTH, PANEL_HEIGHT, COLUMNS = 2.4, 2.0, 3
+
+
+def write_figures(environments: dict[str, list[Line]], views: list[View], directory: Path, kind: str) -> list[Path]:
+    """All figures, each in a file named after its study or environment; returns the files."""
+    import matplotlib as mpl  # takes half a second: only when wanted
+
+    written = []
+    with mpl.rc_context(STYLE):
+        for name, figure in _all_figures(environments, views):
+            path = directory / f"{name}.{kind}"
+            # No date and no version: the same runs, the same file.
+            metadata: dict[str, Any] = {"CreationDate": None} if kind == "pdf" else {"Software": None}
+            data = BytesIO()
+            figure.savefig(data, format=kind, dpi=200, metadata=metadata)
+            write_atomically(path, data.getvalue())
+            written.append(path)
+    return written
+
+
+def _all_figures(environments: dict[str, list[Line]], views: list[View]) -> Iterator[tuple[str, "Figure"]]:
+    for view in views:
+        yield f"study-{view.study.name}", study_figure(view)
+    taken: set[str] = set()
+    for env, lines in environments.items():
+        curves = [(line.label, line.evaluation) for line in lines if line.evaluation is not None]
+        if curves:
+            yield f"curves-{_file_name(env, taken)}", curves_figure([(env, "environment steps", "return", curves)])
+
+
+def study_figure(view: View) -> "Figure":
+    renderer: Callable[[View], Figure]
+    if view.table is not None:
+        renderer = _table_figure
+    elif view.bars:
+        renderer = _bars_figure
+    else:
+        renderer = _panels_figure
+    return renderer(view)
+
+
+def curves_figure(panels: list[tuple[str, str, str, list[tuple[str, Curve]]]]) -> "Figure":
+    """Panels side by side with one legend below: mean over seeds, shaded by its 95 % interval."""
+    from matplotlib.figure import Figure
+
+    columns = min(COLUMNS, len(panels))
+    rows = -(-len(panels) // columns)
+    wide = PANEL_WIDTH * columns if len(panels) > 1 else 4.2
+    figure = Figure(figsize=(wide, (PANEL_HEIGHT if len(panels) > 1 else 2.9) * rows + 0.5), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    labels = list(dict.fromkeys(label for _, _, _, lines in panels for label, _ in lines))
+    labels.sort(key=lambda label: "CaRe-BN" not in label)  # ours takes the first colours, so it looks alike everywhere
+    look = {
+        label: (COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]) for i, label in enumerate(labels)
+    }
+    handles: dict[str, Any] = {}
+    for axes, (title, x_label, y_label, lines) in zip(grid.flat, panels, strict=False):
+        for label, curve in lines:
+            colour, dash = look[label]
+            marker = "o" if len(curve.x) == 1 else ""
+            (handles[label],) = axes.plot(curve.x, curve.mean, dash, color=colour, marker=marker, label=_plain(label))
+            axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0)
+        axes.set_title(_plain(title))
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        if max(curve.x[-1] for _, curve in lines) > 1:
+            axes.xaxis.set_major_formatter(_steps)
+        axes.margins(x=0.02)
+    for axes in list(grid.flat)[len(panels) :]:
+        axes.remove()
+    figure.legend(
+        handles=list(handles.values()), loc="outside lower center", ncols=max(1, int(wide / 1.45)), frameon=False
+    )
+    return figure
+
+
+def _panels_figure(view: View) -> "Figure":
+    panels = [(p.title, p.x_label, p.y_label, p.lines) for p in view.panels if p.lines]
+    return curves_figure(panels) if panels else _empty_figure("no line is complete")
+
+
+def _table_figure(view: View) -> "Figure":
+    """Ours beside the paper's, one panel per environment: bars with standard deviations, crosses for the paper."""
+    from matplotlib.figure import Figure
+
+    table = view.table
+    assert table is not None
+    columns = min(COLUMNS, len(table.columns))
+    rows = -(-len(table.columns) // columns)
+    height = 0.5 + 0.2 * len(table.rows)
+    figure = Figure(figsize=(PANEL_WIDTH * columns + 0.9, (height + 0.35) * rows + 0.4), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
+    handles: dict[str, Any] = {}
+    places = range(len(table.rows))
+    for axes, (i, env) in zip(grid.flat, enumerate(table.columns), strict=False):
+        for place, row in zip(places, table.rows, strict=True):
+            number = row.numbers[i]
+            if number.ours is not None:
+                mean, std = number.ours
+                handles["ours"] = axes.barh(place, mean, 0.62, xerr=std, color=COLOURS[1], alpha=0.75, ecolor="#333333",
+                                            error_kw={"lw": 0.8, "capsize": 1.8})  # fmt: skip
+            if number.published is not None:
+                handles["paper"] = axes.errorbar(
+                    number.published.mean, place, xerr=number.published.std or 0, fmt="D", color=COLOURS[0], ms=3,
+                    lw=0.8, capsize=1.8,
+                )  # fmt: skip
+        axes.set_title(_plain(env))
+        axes.set_yticks(places, [_plain(row.label) for row in table.rows])
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel("max average return")
+        axes.set_ylim(len(table.rows) - 0.4, -0.6)
+    for axes in list(grid.flat)[len(table.columns) :]:
+        axes.remove()
+    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def _bars_figure(view: View) -> "Figure":
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.8, 0.7 + 0.24 * len(view.bars)), layout="constrained")
+    axes: Axes = figure.subplots()
+    for place, bar in zip(count(), view.bars):
+        if bar.value is None:
+            axes.text(0, place, " missing", va="center", color="#777777")
+        else:
+            axes.barh(place, bar.value, 0.62, color=COLOURS[1], alpha=0.75)
+        if bar.interval is not None:
+            axes.plot(bar.interval, (place, place), color="#333333", lw=1, marker="|", ms=5)
+        if bar.published is not None:
+            axes.plot(bar.published, place, "D", color=COLOURS[0], ms=4)
+    axes.set_yticks(range(len(view.bars)), [_plain(bar.label) for bar in view.bars])
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel(_plain(view.bar_label))
+    return figure
+
+
+def _empty_figure(text: str) -> "Figure":
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4, 1))
+    figure.text(0.5, 0.5, text, ha="center")
+    return figure
+
+
+def _steps(value: float, _: object) -> str:
+    if abs(value) >= 1e6:
+        return f"{value / 1e6:g}M"
+    return f"{value / 1e3:g}k" if abs(value) >= 1e3 else f"{value:g}"
+
+
+def _plain(text: str) -> str:
+    """Dollar signs start formulas in matplotlib; a name is no formula."""
+    return text.replace("$", r"\$")
+
+
+def _file_name(env_id: str, taken: set[str]) -> str:
+    base = re.sub(r"[^\w.-]+", "-", env_id).strip("-.")[:80] or "environment"
+    name = next(n for n in (base, *(f"{base}-{i}" for i in range(2, 10_000))) if n not in taken)
+    taken.add(name)
+    return name

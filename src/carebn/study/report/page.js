@@ -1,0 +1,528 @@
+"use strict";
+// Draws the report from the data in the page. Text reaches the page by textContent and attributes only, never as HTML:
+// a run's name is whatever somebody called it.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const SVG = "http://www.w3.org/2000/svg";
+  const COLOURS = 10;
+  const DASHES = ["", "6 4", "2 3", "9 3 2 3"];
+  const PAGE = 40;
+
+  // --- elements and numbers ---------------------------------------------------------------------------------------
+
+  function make(parent, tag, text, properties = {}) {
+    const element = document.createElement(tag);
+    if (text !== undefined && text !== null) element.textContent = text;
+    for (const [name, value] of Object.entries(properties)) {
+      if (name in element) element[name] = value;
+      else element.setAttribute(name, value);
+    }
+    parent.append(element);
+    return element;
+  }
+
+  function draw(parent, tag, attributes, text) {
+    const element = document.createElementNS(SVG, tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    if (text !== undefined) element.textContent = text;
+    parent.append(element);
+    return element;
+  }
+
+  const unbroken = (text) => (text.length < 16 ? text.replace(/-/g, "\u2011").replace(/ /g, "\u00a0") : text);
+  const signed = (x, digits = 1) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(digits);
+
+  function number(x, decimals) {
+    if (x === null || x === undefined) return "–";
+    const size = Math.abs(x);
+    const digits = decimals ?? (size >= 1000 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3);
+    return x.toLocaleString("en-GB", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replace("-", "−");
+  }
+
+  function steps(x) {
+    if (x >= 1e6) return `${+(x / 1e6).toFixed(3)}M`;
+    if (x >= 1e3) return `${+(x / 1e3).toFixed(1)}k`;
+    return String(+x.toFixed(2));
+  }
+
+  function duration(seconds) {
+    if (!seconds) return "–";
+    if (seconds < 90) return `${seconds.toFixed(0)} s`;
+    if (seconds < 5400) return `${(seconds / 60).toFixed(0)} min`;
+    return `${(seconds / 3600).toFixed(1)} h`;
+  }
+
+  function ticks(low, high, wanted) {
+    const raw = (high - low) / wanted;
+    const power = 10 ** Math.floor(Math.log10(raw));
+    const step = [1, 2, 5, 10].find((m) => m * power >= raw) * power;
+    const marks = [];
+    for (let i = Math.ceil(low / step); i * step <= high + step * 1e-9; i++) marks.push(i * step);
+    return marks;
+  }
+
+  // --- line charts ------------------------------------------------------------------------------------------------
+
+  const BANDS = {
+    interval: { name: "95 % interval of the mean", of: (c, i) => [c.low[i], c.high[i]] },
+    half: { name: "half a standard deviation", of: (c, i) => [c.mean[i] - c.std[i] / 2, c.mean[i] + c.std[i] / 2] },
+    none: { name: "no band", of: (c, i) => [c.mean[i], c.mean[i]] },
+  };
+
+  function unpack(curve, band, window) {
+    const x = data.grids[curve.grid];
+    const edges = x.map((_, i) => BANDS[band].of(curve, i));
+    return {
+      x, runs: curve.runs, std: curve.std,
+      mean: smooth(curve.mean, window), low: smooth(edges.map((e) => e[0]), window), high: smooth(edges.map((e) => e[1]), window),
+    };
+  }
+
+  function smooth(values, window) {  // centred moving average, narrower at the ends
+    if (window <= 1) return values;
+    return values.map((_, i) => {
+      const reach = Math.min(Math.floor(window / 2), i, values.length - 1 - i);
+      let sum = 0;
+      for (let j = i - reach; j <= i + reach; j++) sum += values[j];
+      return sum / (2 * reach + 1);
+    });
+  }
+
+  // lines: [{label, style, curve}]; returns a function that draws again.
+  function lineChart(parent, { xLabel, yLabel, height, lines, options }) {
+    const frame = make(parent, "div", null, { className: "chart" });
+    const tip = make(frame, "div", null, { className: "tip", hidden: true });
+    let svg = null, at = null, scale = null, shown = [];
+
+    function redraw() {
+      const width = Math.max(frame.clientWidth, 220);
+      const tall = height ? height(width) : Math.round(Math.min(430, Math.max(270, width * 0.5)));
+      const { band, window } = options();
+      shown = lines().filter((line) => line.on).map((line) => ({ ...line, ...unpack(line.curve, band, window) }));
+      if (svg) svg.remove();
+      svg = document.createElementNS(SVG, "svg");
+      svg.setAttribute("height", tall);
+      svg.setAttribute("viewBox", `0 0 ${width} ${tall}`);
+      svg.setAttribute("tabindex", "0");
+      svg.setAttribute("role", "img");
+      svg.setAttribute("aria-label", `${yLabel} against ${xLabel}: ${shown.map((l) => l.label).join(", ")}`);
+      frame.prepend(svg);
+      tip.hidden = true;
+      at = null;
+      if (!shown.length) {
+        draw(svg, "text", { x: width / 2, y: tall / 2, "text-anchor": "middle" }, "no line is switched on");
+        return;
+      }
+      let low = Math.min(...shown.map((l) => Math.min(...l.low))), high = Math.max(...shown.map((l) => Math.max(...l.high)));
+      const first = Math.min(...shown.map((l) => l.x[0])), last = Math.max(...shown.map((l) => l.x[l.x.length - 1]));
+      const room = (high - low || Math.abs(high) || 1) * 0.05;
+      low -= room;
+      high += room;
+      const marks = ticks(low, high, tall / 55);
+      const names = marks.map((m) => (Math.abs(m) >= 1e4 ? steps(Math.abs(m)).replace(/^/, m < 0 ? "−" : "") : String(+m.toPrecision(6)).replace("-", "−")));
+      const box = { left: 12 + 6.6 * Math.max(...names.map((n) => n.length)), right: width - 12, top: 20, bottom: tall - 36 };
+      const left = shown[0].x.length === 1 && first === last ? first - 1 : Math.min(first, last);
+      const start = left > 0 && left < last * 0.2 ? 0 : left;
+      const sx = (x) => box.left + ((x - start) / (last - start || 1)) * (box.right - box.left);
+      const sy = (y) => box.bottom - ((y - low) / (high - low)) * (box.bottom - box.top);
+      scale = { box, sx, sy, width };
+      marks.forEach((m, i) => {
+        draw(svg, "line", { class: "grid", x1: box.left, x2: box.right, y1: sy(m), y2: sy(m) });
+        draw(svg, "text", { x: box.left - 6, y: sy(m) + 4, "text-anchor": "end" }, names[i]);
+      });
+      for (const m of ticks(start, last, (box.right - box.left) / 75)) {
+        draw(svg, "text", { x: sx(m), y: box.bottom + 16, "text-anchor": "middle" }, steps(m));
+      }
+      draw(svg, "text", { x: box.right, y: tall - 4, "text-anchor": "end" }, xLabel);
+      draw(svg, "text", { x: 0, y: 11 }, yLabel);
+      for (const l of shown) {
+        if (band !== "none" && l.x.length > 1) {
+          const upper = l.x.map((x, i) => `${sx(x).toFixed(1)},${sy(l.high[i]).toFixed(1)}`);
+          const lower = l.x.map((x, i) => `${sx(x).toFixed(1)},${sy(l.low[i]).toFixed(1)}`).reverse();
+          draw(svg, "polygon", { points: [...upper, ...lower].join(" "), fill: `var(--c${l.style.colour})`, opacity: 0.14 });
+        }
+      }
+      for (const l of shown) {
+        const stroke = `var(--c${l.style.colour})`;
+        if (l.x.length === 1) draw(svg, "circle", { cx: sx(l.x[0]), cy: sy(l.mean[0]), r: 4, fill: stroke, class: "line" });
+        else {
+          const points = l.x.map((x, i) => `${sx(x).toFixed(1)},${sy(l.mean[i]).toFixed(1)}`).join(" ");
+          draw(svg, "polyline", { class: "line", points, fill: "none", stroke, "stroke-width": 1.9, "stroke-linejoin": "round", "stroke-dasharray": l.style.dash });
+        }
+      }
+    }
+
+    function nearest(xs, x) {
+      let a = 0, b = xs.length - 1;
+      while (b - a > 1) {
+        const c = (a + b) >> 1;
+        if (xs[c] <= x) a = c;
+        else b = c;
+      }
+      return x - xs[a] <= xs[b] - x ? a : b;
+    }
+
+    function point(x) {
+      svg.querySelectorAll(".hover").forEach((e) => e.remove());
+      if (!shown.length) return;
+      at = x;
+      const { sx, sy, box, width } = scale;
+      const near = shown.map((l) => ({ l, i: nearest(l.x, x) })).filter(({ l, i }) => x <= l.x[l.x.length - 1] || i === l.x.length - 1);
+      const px = sx(x);
+      draw(svg, "line", { class: "hover cross", x1: px, x2: px, y1: box.top, y2: box.bottom });
+      for (const { l, i } of near) draw(svg, "circle", { class: "hover", cx: sx(l.x[i]), cy: sy(l.mean[i]), r: 3.5, fill: `var(--c${l.style.colour})` });
+      tip.replaceChildren();
+      make(tip, "div", `${xLabel}: ${x > 1 ? Math.round(x).toLocaleString("en-GB") : number(x)}`, { className: "soft" });
+      const table = make(tip, "table");
+      near.sort((p, q) => q.l.mean[q.i] - p.l.mean[p.i]);
+      for (const { l, i } of near.slice(0, 14)) {
+        const row = make(table, "tr");
+        const dot = make(row, "td");
+        const key = draw(dot, "svg", { width: 10, height: 10 });
+        draw(key, "circle", { cx: 5, cy: 5, r: 4.5, fill: `var(--c${l.style.colour})` });
+        make(row, "td", l.label, { className: "name" });
+        make(row, "td", number(l.mean[i]), { className: "value" });
+        const spread = options().band === "none" || l.runs[i] < 2 ? "" : `${number(l.low[i])} … ${number(l.high[i])}`;
+        make(row, "td", spread, { className: "soft" });
+        make(row, "td", `n ${l.runs[i]}`, { className: "soft" });
+      }
+      if (near.length > 14) make(tip, "div", `and ${near.length - 14} more`, { className: "soft" });
+      tip.hidden = false;
+      const wide = tip.offsetWidth, right = px + 14 + wide <= width;
+      tip.style.left = `${right ? px + 14 : Math.max(0, px - 14 - wide)}px`;
+    }
+
+    function leave() {
+      if (svg) svg.querySelectorAll(".hover").forEach((e) => e.remove());
+      tip.hidden = true;
+      at = null;
+    }
+
+    function track(event) {
+      if (!scale || !shown.length) return;
+      const bounds = svg.getBoundingClientRect();
+      const x = ((event.clientX - bounds.left) / bounds.width) * scale.width;
+      const { box } = scale;
+      const longest = shown.reduce((a, b) => (b.x[b.x.length - 1] > a.x[a.x.length - 1] ? b : a)).x;
+      const share = (Math.min(Math.max(x, box.left), box.right) - box.left) / (box.right - box.left);
+      const start = longest[0] > 0 && longest[0] < longest[longest.length - 1] * 0.2 ? 0 : longest[0];
+      point(longest[nearest(longest, start + share * (longest[longest.length - 1] - start))]);
+    }
+
+    frame.addEventListener("pointermove", track);
+    frame.addEventListener("pointerdown", track);
+    frame.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") leave(); });
+    document.addEventListener("pointerdown", (event) => { if (!frame.contains(event.target)) leave(); });
+    frame.addEventListener("keydown", (event) => {
+      const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (event.key === "Escape") leave();
+      if (!move || !shown.length) return;
+      event.preventDefault();
+      const xs = shown.reduce((a, b) => (b.x.length > a.x.length ? b : a)).x;
+      const i = at === null ? (move > 0 ? -1 : xs.length) : nearest(xs, at);
+      point(xs[Math.min(Math.max(i + move, 0), xs.length - 1)]);
+    });
+    let width = 0;
+    new ResizeObserver(() => {
+      if (frame.clientWidth !== width) {
+        width = frame.clientWidth;
+        redraw();
+      }
+    }).observe(frame);
+    return redraw;
+  }
+
+  function styles(labels) {  // ours takes the first colours, so that it looks the same everywhere; beyond ten, dashes
+    const ours = (label) => label.includes("CaRe-BN");
+    const ordered = [...labels.filter(ours), ...labels.filter((label) => !ours(label))];
+    return new Map(ordered.map((label, i) => [label, { colour: i % COLOURS, dash: DASHES[Math.floor(i / COLOURS) % DASHES.length] }]));
+  }
+
+  function legend(parent, labels, look, off, changed) {
+    const box = make(parent, "div", null, { className: "legend" });
+    for (const label of labels) {
+      const button = make(box, "button", null, { type: "button", title: "Click: on and off. Double-click: this one alone." });
+      const key = draw(button, "svg", { width: 22, height: 10 });
+      const { colour, dash } = look.get(label);
+      draw(key, "line", { x1: 0, x2: 22, y1: 5, y2: 5, stroke: `var(--c${colour})`, "stroke-width": 3, "stroke-dasharray": dash });
+      make(button, "span", label);
+      button.dataset.label = label;
+      button.addEventListener("click", () => {
+        if (!off.delete(label)) off.add(label);
+        refresh();
+      });
+      button.addEventListener("dblclick", () => {
+        const alone = labels.every((other) => other === label || off.has(other));
+        off.clear();
+        if (!alone) for (const other of labels) if (other !== label) off.add(other);
+        refresh();
+      });
+    }
+    function refresh() {
+      for (const button of box.children) button.setAttribute("aria-pressed", String(!off.has(button.dataset.label)));
+      changed();
+    }
+    for (const button of box.children) button.setAttribute("aria-pressed", String(!off.has(button.dataset.label)));
+    return box;
+  }
+
+  function choice(parent, name, values, chosen, changed) {
+    const label = make(parent, "label", name);
+    const select = make(label, "select");
+    for (const [value, text] of values) make(select, "option", text, { value });
+    select.value = chosen;
+    select.addEventListener("change", () => changed(select.value));
+    return select;
+  }
+
+  function table(parent, heads, left = [0]) {
+    const scroll = make(parent, "div", null, { className: "scroll" });
+    const element = make(scroll, "table", null, { className: "data" });
+    const row = make(make(element, "thead"), "tr");
+    heads.forEach((head, i) => make(row, "th", head, { scope: "col", className: left.includes(i) ? "left" : "" }));
+    return make(element, "tbody");
+  }
+
+  function plusMinus(pair, decimals) {  // both with the digits that suit the mean
+    if (!pair) return "–";
+    const digits = decimals ?? (Math.abs(pair[0]) >= 1000 ? 0 : Math.abs(pair[0]) >= 10 ? 1 : 2);
+    return `${number(pair[0], digits)} ± ${number(pair[1], digits)}`;
+  }
+
+  // --- the head of the page ---------------------------------------------------------------------------------------
+
+  const state = { band: "interval", window: 1 };
+  const redraws = [];
+
+  function head() {
+    document.getElementById("made").textContent = `Made by carebn ${data.version} from the runs below. Everything is in this one file.`;
+    const facts = document.getElementById("facts");
+    for (const [value, name] of data.facts) {
+      const item = make(facts, "li");
+      make(item, "b", value);
+      item.append(name);
+    }
+    if (data.problems.length) {
+      const box = make(document.getElementById("problems"), "details", null, { className: "notice", open: data.problems.length < 6 });
+      make(box, "summary", data.problems.length === 1 ? "One directory was left out" : `${data.problems.length} directories were left out`);
+      const list = make(box, "ul");
+      for (const problem of data.problems.slice(0, 200)) make(list, "li", problem);
+    }
+  }
+
+  // --- all runs, by environment -----------------------------------------------------------------------------------
+
+  function explorer() {
+    const section = document.getElementById("explorer");
+    make(section, "h2", "Learning curves", { id: "curves" });
+    make(section, "p", "All runs found, by environment: the mean over seeds. Hover or tap for values; click a method to switch it off and on, double-click to see it alone.", { className: "soft" });
+    const card = make(section, "div", null, { className: "card" });
+    const controls = make(card, "div", null, { className: "controls" });
+    const body = make(card, "div");
+    const off = new Set();
+    let env = data.environments[0].id, what = "evaluation";
+    const everything = [...new Set(data.environments.flatMap((e) => e.lines.map((l) => l.label)))];
+    const look = styles(everything);
+
+    choice(controls, "environment", data.environments.map((e) => [e.id, e.id]), env, (value) => { env = value; show(); }).id = "environment";
+    choice(controls, "returns", [["evaluation", "in evaluations"], ["exploration", "while exploring"]], what, (value) => { what = value; show(); }).id = "what";
+    choice(controls, "band", Object.entries(BANDS).map(([k, v]) => [k, v.name]), state.band, (value) => { state.band = value; redraws.forEach((f) => f()); }).id = "band";
+    const slider = make(controls, "label", "smoothing");
+    const range = make(slider, "input", null, { type: "range", min: 1, max: 31, step: 2, value: 1, id: "smoothing" });
+    range.addEventListener("input", () => { state.window = Number(range.value); redraws.forEach((f) => f()); });
+
+    let current = () => {};
+    redraws.push(() => current());
+    function show() {
+      body.replaceChildren();
+      const lines = data.environments.find((e) => e.id === env).lines;
+      const drawn = lines.filter((l) => l[what]);
+      if (drawn.length) {
+        current = lineChart(body, {
+          xLabel: "environment steps", yLabel: what === "evaluation" ? "return" : "return while exploring", options: () => state,
+          lines: () => drawn.map((l) => ({ label: l.label, style: look.get(l.label), curve: l[what], on: !off.has(l.label) })),
+        });
+        legend(body, drawn.map((l) => l.label), look, off, () => current());
+      } else {
+        current = () => {};
+        make(body, "p", "There is nothing to draw yet.", { className: "soft" });
+      }
+      const rows = table(body, ["method", "max average return", "last ten evaluations", "seeds", "complete"]);
+      for (const l of [...lines].sort((a, b) => (b.best ? b.best[0] : -Infinity) - (a.best ? a.best[0] : -Infinity))) {
+        const row = make(rows, "tr");
+        make(row, "td", l.label);
+        make(row, "td", plusMinus(l.best));
+        make(row, "td", plusMinus(l.last));
+        make(row, "td", l.seeds);
+        make(row, "td", l.complete === l.seeds ? "yes" : `${l.complete} of ${l.seeds}`);
+      }
+      make(body, "p", "± is one standard deviation over seeds. Unfinished runs count here with the evaluations they have.", { className: "soft small" });
+    }
+    show();
+  }
+
+  // --- the paper's tables and figures -----------------------------------------------------------------------------
+
+  function returnsTable(card, view) {
+    const { columns, summaries, rows, decimals } = view.table;
+    make(card, "p", "Ours in bold, with the number of seeds; the paper's below. ▲ and ▼ mark a difference larger than both standard deviations together.", { className: "soft small" });
+    const body = table(card, ["", ...columns.map((c) => c.replace("InvertedDoublePendulum", "IDP")), ...summaries]);
+    for (const line of rows) {
+      const row = make(body, "tr");
+      make(row, "td", unbroken(line.label));
+      for (const n of line.numbers) {
+        const cell = make(row, "td");
+        if (n.ours) {
+          make(cell, "span", plusMinus(n.ours, decimals), { className: "ours" });
+          make(cell, "span", `(${n.seeds})`, { className: "seeds" });
+        }
+        else make(cell, "span", n.unfinished ? `unfinished (${n.unfinished})` : n.published ? "missing" : "–", { className: "missing" });
+        if (n.published) make(cell, "span", `paper ${n.published[1] === null ? number(n.published[0], decimals) : plusMinus(n.published, decimals)}`, { className: "paper" });
+        if (n.difference !== null) {
+          const sign = { above: "▲ ", below: "▼ " }[n.mark] || "";
+          make(cell, "span", `${sign}${signed(n.difference)} %`, { className: `mark ${n.mark || "soft"}` });
+        }
+      }
+      for (const [ours, paper] of line.summaries) {
+        const cell = make(row, "td");
+        make(cell, "span", ours === null ? "–" : number(ours, 2), { className: ours === null ? "missing" : "ours" });
+        if (paper !== null) make(cell, "span", `paper ${number(paper, 2)}`, { className: "paper" });
+      }
+    }
+  }
+
+  function bars(card, view) {
+    make(card, "p", `${view.barLabel}. A red line is the paper's number, where it prints one.`, { className: "soft small" });
+    const box = make(card, "div", null, { className: "bars" });
+    const top = Math.max(...view.bars.flatMap((b) => [b.value, b.published, b.interval && b.interval[1]]).filter((x) => x !== null), 0) || 1;
+    for (const bar of view.bars) {
+      make(box, "div", bar.label);
+      const svg = draw(box, "svg", { role: "img", "aria-label": `${bar.label}: ${number(bar.value)}` });
+      const at = (x) => `${(Math.max(x, 0) / top) * 78}%`;
+      if (bar.value === null) draw(svg, "text", { x: 0, y: 17, class: "missing" }, "missing");
+      else {
+        draw(svg, "rect", { class: "fill", x: 0, y: 4, height: 18, width: at(bar.value), rx: 3 });
+        const end = Math.max(bar.value, bar.interval ? bar.interval[1] : 0, bar.published || 0);
+        draw(svg, "text", { x: at(end), y: 17, dx: 8 }, number(bar.value));
+      }
+      if (bar.interval) {
+        draw(svg, "line", { class: "whisker", x1: at(bar.interval[0]), x2: at(bar.interval[1]), y1: 13, y2: 13 });
+        for (const edge of bar.interval) draw(svg, "line", { class: "whisker", x1: at(edge), x2: at(edge), y1: 8, y2: 18 });
+      }
+      if (bar.published !== null) draw(svg, "line", { class: "published", x1: at(bar.published), x2: at(bar.published), y1: 2, y2: 24 });
+    }
+  }
+
+  function panels(card, view) {
+    const labels = [...new Set(view.panels.flatMap((p) => p.lines.map((l) => l.label)))];
+    const look = styles(labels), off = new Set(), mine = [];
+    const grid = make(card, "div", null, { className: view.panels.length > 1 ? "panels" : "" });
+    for (const panel of view.panels) {
+      const box = make(grid, "div", null, { className: "panel" });
+      make(box, "h4", panel.title);
+      const again = lineChart(box, {
+        xLabel: panel.xLabel, yLabel: panel.yLabel, options: () => state,
+        height: view.panels.length > 1 ? (width) => Math.round(Math.min(260, Math.max(190, width * 0.62))) : undefined,
+        lines: () => panel.lines.map((l) => ({ label: l.label, style: look.get(l.label), curve: l.curve, on: !off.has(l.label) })),
+      });
+      mine.push(again);
+      redraws.push(again);
+      if (panel.missing.length) make(box, "p", `missing: ${panel.missing.join(", ")}`, { className: "soft small" });
+    }
+    legend(card, labels, look, off, () => mine.forEach((f) => f()));
+  }
+
+  function studies() {
+    const section = document.getElementById("studies");
+    make(section, "h2", "Beside the paper", { id: "paper" });
+    if (!data.studies.length) make(section, "p", "None of the complete runs belongs to a table or figure of the paper.", { className: "soft" });
+    for (const view of data.studies) {
+      const card = make(section, "article", null, { className: "card", id: `study-${view.name}` });
+      make(card, "h3", `${view.where}: ${view.title}`);
+      if (view.reduced) make(card, "p", `Runs of ${view.budgets.map((b) => b.toLocaleString("en-GB")).join(" and ")} steps; the paper's have ${data.paperSteps.toLocaleString("en-GB")}. Numbers are not expected to agree.`, { className: "notice small" });
+      if (view.note) make(card, "p", view.note, { className: "soft small" });
+      if (view.table) returnsTable(card, view);
+      if (view.bars.length) bars(card, view);
+      if (view.panels.length) panels(card, view);
+      for (const problem of view.problems) make(card, "p", problem, { className: "notice small" });
+    }
+    if (data.absent.length) {
+      const box = make(section, "details");
+      make(box, "summary", `${data.absent.length} tables and figures of the paper have no complete runs here`);
+      const list = make(box, "ul", null, { className: "plain" });
+      for (const study of data.absent) {
+        const item = make(list, "li", `${study.where}: ${study.title} `);
+        make(item, "code", study.command);
+      }
+    }
+  }
+
+  // --- how each run was made --------------------------------------------------------------------------------------
+
+  function runs() {
+    const section = document.getElementById("how");
+    make(section, "h2", "How each run was made", { id: "runs" });
+    const card = make(section, "div", null, { className: "card" });
+    const controls = make(card, "div", null, { className: "controls" });
+    const label = make(controls, "label", "find");
+    const search = make(label, "input", null, { type: "search", placeholder: "method, environment, seed …", id: "find" });
+    const body = table(card, ["run", "environment", "method", "seed", "steps", "best return", "time", "steps/s"], [0, 1, 2]);
+    const paging = make(card, "div", null, { className: "paging" });
+    const back = make(paging, "button", "‹ before", { type: "button" });
+    const where = make(paging, "span", null, { className: "soft small" });
+    const next = make(paging, "button", "next ›", { type: "button" });
+    let page = 0, found = data.runs;
+
+    function show() {
+      body.replaceChildren();
+      const pages = Math.max(1, Math.ceil(found.length / PAGE));
+      page = Math.min(Math.max(page, 0), pages - 1);
+      for (const run of found.slice(page * PAGE, (page + 1) * PAGE)) {
+        const row = make(body, "tr");
+        const name = make(make(row, "td"), "button", run.name, { type: "button", className: "open" });
+        name.setAttribute("aria-expanded", "false");
+        make(row, "td", run.env, { className: "left" });
+        make(row, "td", run.method, { className: "left" });
+        make(row, "td", run.seed);
+        make(row, "td", run.complete ? steps(run.step) : `${steps(run.step)} of ${steps(run.total)}`);
+        make(row, "td", number(run.best));
+        make(row, "td", duration(run.seconds));
+        make(row, "td", run.speed === null ? "–" : number(run.speed, 0));
+        let detail = null;
+        name.addEventListener("click", () => {
+          name.setAttribute("aria-expanded", String(!detail));
+          if (detail) {
+            detail.remove();
+            detail = null;
+            return;
+          }
+          detail = document.createElement("tr");
+          const cell = make(detail, "td", null, { colSpan: 8, className: "left wrap" });
+          make(cell, "pre", run.command || "its command was not recorded");
+          make(cell, "div", Object.entries(data.versions[run.versions]).map(([k, v]) => `${k} ${v}`).join(" · "), { className: "soft small" });
+          row.after(detail);
+        });
+      }
+      where.textContent = found.length ? `${page * PAGE + 1} to ${Math.min(found.length, (page + 1) * PAGE)} of ${found.length.toLocaleString("en-GB")}` : "no run matches";
+      back.disabled = page === 0;
+      next.disabled = page === pages - 1;
+    }
+    back.addEventListener("click", () => { page--; show(); });
+    next.addEventListener("click", () => { page++; show(); });
+    search.addEventListener("input", () => {
+      const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      found = data.runs.filter((run) => {
+        const text = `${run.name} ${run.env} ${run.method} seed ${run.seed}`.toLowerCase();
+        return words.every((word) => text.includes(word));
+      });
+      page = 0;
+      show();
+    });
+    show();
+  }
+
+  head();
+  explorer();
+  studies();
+  runs();
+})();

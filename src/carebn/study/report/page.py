@@ -1,0 +1,189 @@
+"""The report as one self-contained page: markup, style, script and data in a single file that needs no network."""
+
+import base64
+import hashlib
+import json
+import math
+from importlib.resources import files
+from typing import Any
+
+from carebn import __version__
+from carebn.study.records import Study
+from carebn.study.report.curves import Curve
+from carebn.study.report.explorer import Line
+from carebn.study.report.views import PAPER_STEPS, Bar, Number, Panel, Table, View
+from carebn.study.runs import RunRecord, Runs
+
+DIGITS = 5  # significant ones, of what is drawn
+
+
+def render_page(runs: Runs, environments: dict[str, list[Line]], views: list[View], absent: list[Study]) -> str:
+    data = _Packer().pack(runs, environments, views, absent)
+    parts = {name: _asset(name) for name in ("page.css", "page.js")}
+    fields = {
+        "style": parts["page.css"],
+        "script": parts["page.js"],
+        "style_hash": _hash(parts["page.css"]),
+        "script_hash": _hash(parts["page.js"]),
+        "data": embedded_json(data),
+    }
+    page = _asset("page.html")
+    for name, value in fields.items():  # "data" comes last: what runs say is never searched for fields
+        page = page.replace("{{" + name + "}}", value, 1)
+    return page
+
+
+def embedded_json(data: Any) -> str:
+    """JSON that cannot end the element it stands in, whatever its strings say."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _asset(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """By its content security policy the page runs this very script and no other."""
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+
+
+def _rounded(value: float | None) -> float | None:
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.{DIGITS}g}")
+
+
+class _Packer:
+    """Turns records and views into what the script reads; steps shared by many curves are kept once."""
+
+    def __init__(self) -> None:
+        self.grids: dict[tuple[float, ...], int] = {}
+        self.versions: dict[str, int] = {}
+
+    def pack(
+        self, runs: Runs, environments: dict[str, list[Line]], views: list[View], absent: list[Study]
+    ) -> dict[str, Any]:
+        records = runs.records
+        complete = sum(run.complete for run in records)
+        hours = sum(run.seconds for run in records) / 3600
+        packed_runs = [self.run(run) for run in records]
+        packed_environments = [
+            {"id": env, "lines": [self.line(line) for line in lines]} for env, lines in environments.items()
+        ]
+        packed_views = [self.view(view) for view in views]
+        return {
+            "version": __version__,
+            "paperSteps": PAPER_STEPS,
+            "facts": [
+                [f"{len(records):,}", "runs" if len(records) != 1 else "run"],
+                [f"{complete:,}", "complete"],
+                [f"{len(environments):,}", "environments" if len(environments) != 1 else "environment"],
+                [f"{sum(run.step for run in records):,}", "environment steps"],
+                [f"{hours:,.1f}", "hours of training"],
+            ],
+            "problems": runs.problems,
+            "environments": packed_environments,
+            "studies": packed_views,
+            "absent": [
+                {"where": s.where, "title": s.title, "command": f"carebn study run {s.name}"} for s in absent
+            ],
+            "runs": packed_runs,
+            "versions": [json.loads(text) for text in self.versions],
+            "grids": list(self.grids),
+        }  # fmt: skip
+
+    def run(self, run: RunRecord) -> dict[str, Any]:
+        versions = self.versions.setdefault(json.dumps(run.versions, sort_keys=True), len(self.versions))
+        neuron = "" if run.neuron == "none" else f", {run.neuron}"
+        return {
+            "name": run.directory.name,
+            "env": run.env_id,
+            "method": f"{run.method}{neuron}, {run.algo}",
+            "seed": run.seed,
+            "step": run.step,
+            "total": run.total,
+            "complete": run.complete,
+            "best": _rounded(run.best),
+            "seconds": _rounded(run.seconds),
+            "speed": _rounded(run.speed),
+            "command": run.command,
+            "versions": versions,
+        }
+
+    def curve(self, curve: Curve | None) -> dict[str, Any] | None:
+        if curve is None:
+            return None
+        grid = self.grids.setdefault(tuple(curve.x), len(self.grids))
+        names = ("mean", "low", "high", "std")
+        packed = {name: [_rounded(value) for value in getattr(curve, name)] for name in names}
+        return {"grid": grid, "runs": curve.runs, **packed}
+
+    def line(self, line: Line) -> dict[str, Any]:
+        return {
+            "label": line.label,
+            "evaluation": self.curve(line.evaluation),
+            "exploration": self.curve(line.exploration),
+            "seeds": line.seeds,
+            "complete": line.complete,
+            "best": _pair(line.best),
+            "last": _pair(line.last),
+        }
+
+    def view(self, view: View) -> dict[str, Any]:
+        study = view.study
+        return {
+            "name": study.name,
+            "where": study.where,
+            "title": study.title,
+            "note": study.note,
+            "budgets": view.budgets,
+            "reduced": view.reduced,
+            "problems": view.problems,
+            "table": None if view.table is None else _table(view.table),
+            "bars": [_bar(bar) for bar in view.bars],
+            "barLabel": view.bar_label,
+            "panels": [self.panel(panel) for panel in view.panels],
+        }
+
+    def panel(self, panel: Panel) -> dict[str, Any]:
+        return {
+            "title": panel.title,
+            "xLabel": panel.x_label,
+            "yLabel": panel.y_label,
+            "lines": [{"label": label, "curve": self.curve(curve)} for label, curve in panel.lines],
+            "missing": panel.missing,
+        }
+
+
+def _pair(pair: tuple[float, float] | None) -> list[float | None] | None:
+    return None if pair is None else [_rounded(value) for value in pair]
+
+
+def _bar(bar: Bar) -> dict[str, Any]:
+    value, published = _rounded(bar.value), _rounded(bar.published)
+    return {"label": bar.label, "value": value, "interval": _pair(bar.interval), "published": published}
+
+
+def _table(table: Table) -> dict[str, Any]:
+    rows = [
+        {
+            "label": row.label,
+            "numbers": [_number(number) for number in row.numbers],
+            "summaries": [[_rounded(ours), _rounded(paper)] for ours, paper in row.summaries],
+        }
+        for row in table.rows
+    ]
+    return {"columns": table.columns, "summaries": table.summary_columns, "decimals": table.decimals, "rows": rows}
+
+
+def _number(number: Number) -> dict[str, Any]:
+    published = number.published
+    return {
+        "ours": _pair(number.ours),
+        "seeds": number.seeds,
+        "unfinished": number.unfinished,
+        "published": None if published is None else [published.mean, published.std],
+        "difference": _rounded(number.difference),
+        "mark": number.mark,
+    }

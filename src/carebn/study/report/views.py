@@ -1,0 +1,296 @@
+"""A study with the runs at hand: the numbers of its table or figure, ready for any renderer.
+
+A cell without a complete run stays empty; nothing is filled in.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from carebn.study.gather import Gathered, gather
+from carebn.study.paper import STUDIES
+from carebn.study.records import Published, Row, Study
+from carebn.study.report.curves import (
+    Curve,
+    Trace,
+    evaluation_traces,
+    exploration_traces,
+    mean_curve,
+    stratified_curve,
+    wasserstein_traces,
+)
+from carebn.study.runs import RunRecord
+from carebn.study.statistics import (
+    IDP,
+    Estimate,
+    final_return,
+    iqm,
+    max_average_return,
+    mean_and_std,
+    normalised,
+    performance_gain,
+    relative_variance,
+)
+
+POINTS = 100  # of a curve
+BINS = 50  # of exploration returns
+PAPER_STEPS = 1_025_000
+
+
+@dataclass(frozen=True)
+class Number:
+    """One number of a table: ours, the paper's, and how they differ."""
+
+    ours: tuple[float, float] | None  # mean and standard deviation over seeds
+    seeds: int
+    unfinished: int
+    published: Published | None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's, in per cent of the paper's."""
+        if self.ours is None or self.published is None or self.published.mean == 0:
+            return None
+        return (self.ours[0] - self.published.mean) / abs(self.published.mean) * 100
+
+    @property
+    def mark(self) -> str:
+        """ "above" or "below" where the two differ by more than their standard deviations together: √(s² + s²)."""
+        if self.ours is None or self.published is None:
+            return ""
+        gap = self.ours[0] - self.published.mean
+        if abs(gap) <= math.hypot(self.ours[1], self.published.std or 0.0):
+            return ""
+        return "above" if gap > 0 else "below"
+
+
+@dataclass(frozen=True)
+class TableRow:
+    label: str
+    numbers: list[Number]
+    summaries: list[tuple[float | None, float | None]]  # ours and the paper's, one pair per summary column
+
+
+@dataclass(frozen=True)
+class Table:
+    columns: list[str]
+    summary_columns: list[str]
+    rows: list[TableRow]
+    decimals: int
+
+
+@dataclass(frozen=True)
+class Bar:
+    label: str
+    value: float | None
+    interval: tuple[float, float] | None
+    published: float | None
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    x_label: str
+    y_label: str
+    lines: list[tuple[str, Curve]]
+    missing: list[str]
+
+
+@dataclass(frozen=True)
+class View:
+    study: Study
+    budgets: list[int]  # environment steps of the runs that count
+    problems: list[str]
+    table: Table | None = None
+    bars: list[Bar] = field(default_factory=list)
+    bar_label: str = ""
+    panels: list[Panel] = field(default_factory=list)
+
+    @property
+    def reduced(self) -> bool:
+        """Whether runs were shorter than the paper's, so that numbers cannot be expected to agree."""
+        return any(budget < PAPER_STEPS for budget in self.budgets)
+
+
+def view_studies(records: Sequence[RunRecord]) -> tuple[list[View], list[Study]]:
+    """Every study that has something to show, and those that have not."""
+    views, absent = [], []
+    for study in STUDIES.values():
+        view = view_study(study, records)
+        if view is None:
+            absent.append(study)
+        else:
+            views.append(view)
+    return views, absent
+
+
+def view_study(study: Study, records: Sequence[RunRecord]) -> View | None:
+    """None if no complete run belongs to it, or it is measured by other means than runs."""
+    if study.kind not in BUILDERS:
+        return None
+    gathered = gather(study, records)
+    if not any(cell.complete for cell in gathered.cells.values()):
+        return None
+    return BUILDERS[study.kind](gathered)
+
+
+def _view(gathered: Gathered, **parts: object) -> View:
+    budgets = [budget.total_timesteps for budget in gathered.budgets()]
+    return View(gathered.study, sorted(set(budgets)), gathered.problems, **parts)  # type: ignore[arg-type]
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _returns(gathered: Gathered) -> View:
+    """Max average returns per environment; APG, with and without InvertedDoublePendulum; IQM over the baseline."""
+    study = gathered.study
+    baseline = _means(gathered, study.baseline)
+    published_baseline = _published(study, study.baseline)
+    rows = []
+    for row in study.rows:
+        numbers = []
+        published = dict(zip(study.envs_of(row), row.published, strict=True)) if row.published else {}
+        for env in study.envs:
+            cell = gathered.cell(row, env)
+            scores = [max_average_return(run.returns) for run in cell.complete]
+            summary = mean_and_std(scores) if scores else None
+            numbers.append(Number(summary, len(scores), len(cell.unfinished), published.get(env)))
+        ours, envs = _means(gathered, row), study.envs_of(row)
+        paper = _published(study, row)
+        relative = iqm(normalised(gathered.scores(row, max_average_return), baseline), envs)
+        summaries = [
+            (performance_gain(ours, baseline, envs), row.summary),
+            (
+                performance_gain(ours, baseline, envs, without=(IDP,)),
+                performance_gain(paper, published_baseline, envs, without=(IDP,)),
+            ),
+            (relative.value if relative else None, None),
+        ]
+        rows.append(TableRow(row.label, numbers, summaries))
+    heads = [f"{study.summary_name} %", f"{study.summary_name} % without IDP", "IQM / baseline"]
+    return _view(gathered, table=Table(list(study.envs), heads, rows, study.decimals))
+
+
+def _means(gathered: Gathered, row: Row | None) -> dict[str, float]:
+    """The mean of max average returns over seeds, by environment."""
+    scores = {} if row is None else gathered.scores(row, max_average_return)
+    return {env: mean_and_std(values)[0] for env, values in scores.items()}
+
+
+def _published(study: Study, row: Row | None) -> dict[str, float]:
+    if row is None or not row.published:
+        return {}
+    return {env: number.mean for env, number in zip(study.envs_of(row), row.published, strict=True)}
+
+
+# --- bars -------------------------------------------------------------------------------------------------------------
+
+
+def _relative_variance(gathered: Gathered) -> View:
+    bars = []
+    for row in gathered.study.rows:
+        value = relative_variance(gathered.scores(row, final_return), gathered.study.envs_of(row))
+        bars.append(Bar(row.label, value, None, row.summary))
+    return _view(gathered, bars=bars, bar_label="standard deviation over seeds, % of the mean final return")
+
+
+def _normalised_maximum(gathered: Gathered) -> View:
+    """The mean over environments of max average return relative to the baseline's, and the interval of its IQM."""
+    study = gathered.study
+    baseline = _means(gathered, study.baseline)
+    bars = []
+    for row in study.rows:
+        envs = study.envs_of(row)
+        gain = performance_gain(_means(gathered, row), baseline, envs)
+        relative: Estimate | None = iqm(normalised(gathered.scores(row, max_average_return), baseline), envs)
+        interval = (relative.low * 100, relative.high * 100) if relative else None
+        bars.append(Bar(row.label, None if gain is None else gain + 100, interval, row.summary))
+    return _view(gathered, bars=bars, bar_label="max average return, % of the ANN's; interval: 95 % of the IQM")
+
+
+# --- curves -----------------------------------------------------------------------------------------------------------
+
+
+def _per_environment(
+    gathered: Gathered, y_label: str, traces: Callable[[Sequence[RunRecord]], Sequence[Trace]]
+) -> View:
+    panels = []
+    for env in gathered.study.envs:
+        lines, missing = [], []
+        for row in gathered.study.rows:
+            if env not in gathered.study.envs_of(row):
+                continue
+            curve = mean_curve(traces(gathered.cell(row, env).complete), POINTS)
+            if curve is None:
+                missing.append(row.label)
+            else:
+                lines.append((row.label, curve))
+        panels.append(Panel(env, "environment steps", y_label, lines, missing))
+    return _view(gathered, panels=[panel for panel in panels if panel.lines])
+
+
+def _curves(gathered: Gathered) -> View:
+    return _per_environment(gathered, "return", evaluation_traces)
+
+
+def _exploration(gathered: Gathered) -> View:
+    return _per_environment(gathered, "return while exploring", lambda runs: exploration_traces(runs, BINS))
+
+
+def _normalised_curves(gathered: Gathered) -> View:
+    """Returns relative to the baseline's max average return, averaged over environments; steps relative to the end."""
+    study = gathered.study
+    baseline = _means(gathered, study.baseline)
+    lines, missing = [], []
+    for row in study.rows:
+        envs = study.envs_of(row)
+        strata = []
+        if all(baseline.get(env, 0) > 0 for env in envs):
+            for env in envs:
+                runs = gathered.cell(row, env).complete
+                strata.append([
+                    ([step / run.total for step in run.steps], [value / baseline[env] for value in run.returns])
+                    for run in runs
+                ])  # fmt: skip
+        curve = stratified_curve(strata, POINTS)
+        if curve is None:
+            missing.append(row.label)
+        else:
+            lines.append((row.label, curve))
+    panel = Panel("all environments", "share of training", "return / best of the ANN", lines, missing)
+    return _view(gathered, panels=[panel])
+
+
+def _wasserstein(gathered: Gathered) -> View:
+    """One panel per layer. What the agent explored with (before re-calibration) is the paper's subject; what it is
+    evaluated with is a line of its own where the two differ."""
+    study = gathered.study
+    cells = {row.label: [run for env in study.envs for run in gathered.cell(row, env).complete] for row in study.rows}
+    layers = max((len(row["before"]) for runs in cells.values() for run in runs
+                  for row in run.measures.get("wasserstein", [])), default=0)  # fmt: skip
+    panels = []
+    for layer in range(layers):
+        lines, missing = [], []
+        for label, runs in cells.items():
+            before = mean_curve(wasserstein_traces(runs, layer, "before"), POINTS)
+            after = mean_curve(wasserstein_traces(runs, layer, "after"), POINTS)
+            if before is None or after is None:
+                missing.append(label)
+                continue
+            lines.append((label, before))
+            if after.mean != before.mean:
+                lines.append((f"{label}, re-calibrated", after))
+        panels.append(Panel(f"layer {layer + 1}", "environment steps", "Wasserstein distance", lines, missing))
+    return _view(gathered, panels=panels)
+
+
+BUILDERS: dict[str, Callable[[Gathered], View]] = {
+    "returns": _returns,
+    "relative-variance": _relative_variance,
+    "normalised-maximum": _normalised_maximum,
+    "curves": _curves,
+    "exploration": _exploration,
+    "normalised-curves": _normalised_curves,
+    "wasserstein": _wasserstein,
+}

@@ -1,0 +1,226 @@
+"""Run directories read back as small records; a directory that cannot be read costs one sentence, not the others.
+
+Needs neither torch nor the configuration class, so that thousands of directories are a matter of seconds and a run
+made by another version can still be shown.
+"""
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# Lines that a run's metrics hold by the thousand are not parsed as JSON one by one: the format is our own.
+EPISODE = re.compile(rb'^\{"step": (\d+), "charts/episodic_return": ([^,\n]+), "charts/episodic_length": \d+\}$', re.M)
+MAIN_OPTIONS = {"env_id": str, "algo": str, "method": str, "neuron": str, "seed": int, "total_timesteps": int}
+# What makes two runs of the same cell differ: their seed, and how they were carried out.
+NOT_OF_THE_CELL = ("seed", "threads", "device")
+
+
+class DamagedRun(ValueError):  # noqa: N818  # it is a finding first
+    """A run directory that cannot be used; the message names it and says why."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What one run directory says."""
+
+    directory: Path
+    config: dict[str, Any]  # as in config.json
+    steps: list[int]  # of the evaluations, ascending
+    returns: list[float]  # mean return of each evaluation
+    stds: list[float]  # over its episodes
+    complete: bool  # the last evaluation is that of the last step, and the policy was saved
+    seconds: float  # wall clock of training, over all sittings; 0 if none is recorded
+    timed_steps: int  # steps taken in that time; those repeated after a kill count twice
+    command: str
+    versions: dict[str, str]
+    episode_steps: list[int] = field(default_factory=list)  # of finished training episodes; only if asked for
+    episode_returns: list[float] = field(default_factory=list)
+    measures: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # rows of measure-*.jsonl; only if asked
+
+    @property
+    def env_id(self) -> str:
+        return str(self.config["env_id"])
+
+    @property
+    def algo(self) -> str:
+        return str(self.config["algo"])
+
+    @property
+    def method(self) -> str:
+        return str(self.config["method"])
+
+    @property
+    def neuron(self) -> str:
+        return str(self.config["neuron"])
+
+    @property
+    def seed(self) -> int:
+        return int(self.config["seed"])
+
+    @property
+    def total(self) -> int:
+        """Steps that the run was asked for."""
+        return int(self.config["total_timesteps"])
+
+    @property
+    def step(self) -> int:
+        """The last step that was evaluated; 0 before the first evaluation."""
+        return self.steps[-1] if self.steps else 0
+
+    @property
+    def best(self) -> float | None:
+        """The paper's score of a run: the maximum over evaluations of the mean return."""
+        return max(self.returns, default=None)
+
+    @property
+    def speed(self) -> float | None:
+        """Environment steps per second, evaluations and checkpoints included."""
+        return self.timed_steps / self.seconds if self.seconds > 0 else None
+
+    def cell(self) -> str:
+        """The same for two runs that differ only in their seed."""
+        return json.dumps({k: v for k, v in self.config.items() if k not in NOT_OF_THE_CELL}, sort_keys=True)
+
+
+class Runs(NamedTuple):
+    records: list[RunRecord]
+    problems: list[str]  # one sentence for each directory that was skipped
+
+
+def read_runs(roots: Iterable[Path | str], episodes: bool = False, measures: bool = False) -> Runs:
+    """All runs at or below ``roots``, by directory name; those that cannot be read are named in ``problems``."""
+    records, problems = [], []
+    for directory in find_runs(roots):
+        try:
+            records.append(read_run(directory, episodes, measures))
+        except DamagedRun as damage:
+            problems.append(f"{damage}; it is left out")
+    return Runs(records, problems)
+
+
+def find_runs(roots: Iterable[Path | str]) -> list[Path]:
+    """Run directories at or below ``roots``, each once, sorted. A root that is not there is a ValueError."""
+    found: dict[Path, Path] = {}
+    for root in map(Path, roots):
+        if not root.is_dir():
+            raise ValueError(f"{root} is not a directory; name a run directory or one that holds run directories")
+        for place, directories, files in os.walk(root):
+            if "config.json" in files or "metrics.jsonl" in files:
+                path = Path(place)
+                found.setdefault(path.resolve(), path)
+                directories.clear()  # a run holds no runs
+            else:
+                directories[:] = sorted(name for name in directories if not name.startswith("."))
+    return sorted(found.values())
+
+
+def read_run(directory: Path, episodes: bool = False, measures: bool = False) -> RunRecord:
+    """One run directory; training episodes and measurements only if wanted, because they are many."""
+    config = _config(directory)
+    try:
+        data = _bytes(directory / "metrics.jsonl")
+        steps, returns, stds = _evaluations(data)
+        marks = [(int(step), float(score)) for step, score in EPISODE.findall(data)] if episodes else []
+        seconds, timed_steps = _timing(directory / "timing.jsonl")
+        return RunRecord(
+            directory=directory,
+            config=config,
+            steps=steps,
+            returns=returns,
+            stds=stds,
+            complete=_is_complete(directory, config["total_timesteps"], steps),
+            seconds=seconds,
+            timed_steps=timed_steps,
+            command=_bytes(directory / "command.txt").decode(errors="replace").strip(),
+            versions=_versions(directory / "versions.json"),
+            episode_steps=[step for step, _ in marks],
+            episode_returns=[score for _, score in marks],
+            measures=_measures(directory) if measures else {},
+        )
+    except OSError as error:
+        raise DamagedRun(f"{directory} cannot be read ({error.strerror})") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = str(error).splitlines()[0] if isinstance(error, ValueError) and str(error) else repr(error)
+        raise DamagedRun(f"{directory} is damaged: its records cannot be read ({reason})") from error
+
+
+def _config(directory: Path) -> dict[str, Any]:
+    path = directory / "config.json"
+    try:
+        config = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise DamagedRun(f"{directory} is not a run directory: it has no config.json") from None
+    except OSError as error:
+        raise DamagedRun(f"{path} cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise DamagedRun(f"{path} is damaged: it is not readable as JSON") from error
+    if not isinstance(config, dict):
+        raise DamagedRun(f"{path} does not hold the configuration of a run")
+    for name, kind in MAIN_OPTIONS.items():
+        if type(config.get(name)) is not kind:
+            raise DamagedRun(f"{path} does not hold the configuration of a run: {name!r} is {config.get(name)!r}")
+    return config
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _rows(data: bytes, marker: bytes = b"") -> list[dict[str, Any]]:
+    """The complete lines that hold ``marker``, as JSON objects."""
+    return [json.loads(line) for line in data.split(b"\n")[:-1] if marker in line]
+
+
+def _evaluations(data: bytes) -> tuple[list[int], list[float], list[float]]:
+    rows = _rows(data, b'"eval/mean_return"')
+    steps = [int(row["step"]) for row in rows]
+    returns = [float(row["eval/mean_return"]) for row in rows]
+    stds = [float(row["eval/std_return"]) for row in rows]
+    if any(a >= b for a, b in pairwise(steps)):
+        raise ValueError("the steps of its evaluations do not ascend")
+    if not all(map(math.isfinite, (*returns, *stds))):
+        raise ValueError("an evaluation is not a finite number")
+    return steps, returns, stds
+
+
+def _is_complete(directory: Path, total: int, steps: list[int]) -> bool:
+    if not steps or steps[-1] != total or not (directory / "policy.safetensors").exists():
+        return False
+    checkpoints = directory / "checkpoint"  # a run that was thinned out for keeping has none
+    return not checkpoints.is_dir() or (checkpoints / f"{total:09d}" / "manifest.json").exists()
+
+
+def _timing(path: Path) -> tuple[float, int]:
+    """Seconds and steps, summed over sittings. Both count from the start of a sitting, so each counts by its last row;
+    a new one shows in another first step, or in a clock that has gone back."""
+    done: list[tuple[float, int]] = []
+    last_first, last_elapsed = -1, 0.0
+    for row in _rows(_bytes(path), b'"time/elapsed"'):
+        elapsed = float(row["time/elapsed"])
+        steps = round(float(row["charts/SPS"]) * elapsed)
+        first = int(row["step"]) - steps
+        if first == last_first and elapsed >= last_elapsed:
+            done.pop()
+        done.append((elapsed, steps))
+        last_first, last_elapsed = first, elapsed
+    return sum(seconds for seconds, _ in done), sum(steps for _, steps in done)
+
+
+def _versions(path: Path) -> dict[str, str]:
+    data = _bytes(path)
+    return {str(name): str(version) for name, version in json.loads(data).items()} if data else {}
+
+
+def _measures(directory: Path) -> dict[str, list[dict[str, Any]]]:
+    """Rows by the name of the measurement."""
+    paths = sorted(directory.glob("measure-*.jsonl"))
+    return {path.stem.removeprefix("measure-"): _rows(path.read_bytes()) for path in paths}

@@ -1,0 +1,209 @@
+"""Studies as text: the paper's numbers and ours, one under the other."""
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+from rich.table import Table
+from rich.text import Text
+
+from carebn.study import statistics
+from carebn.study.cells import Budget
+from carebn.study.gather import Gathered
+from carebn.study.paper import IDP
+from carebn.study.records import Published, Row, Study
+from carebn.study.statistics import Estimate
+
+MISSING = "–"
+SCORES: dict[str, Callable[[Sequence[float]], float]] = {
+    "max": statistics.max_average_return,
+    "last": statistics.mean_of_last,
+    "final": statistics.final_return,
+}
+SCORE_TITLES = {
+    "max": "max average return",
+    "last": "mean of the last 10 evaluations",
+    "final": "last evaluation",
+}
+DRAWN = {
+    "curves": "learning curves",
+    "normalised-curves": "normalised learning curves",
+    "exploration": "returns of training episodes",
+    "wasserstein": "Wasserstein distances",
+    "distributions": "input distributions",
+}
+
+
+def short(env_id: str) -> str:
+    return env_id.replace("InvertedDoublePendulum", "IDP").removeprefix("ALE/")
+
+
+def published_text(study: Study, number: Published) -> str:
+    text = f"{number.mean:.{study.decimals}f}"
+    return text if number.std is None else f"{text} ± {number.std:.{study.decimals}f}"
+
+
+def summary_text(study: Study, row: Row) -> str:
+    if row.summary is None:
+        return ""
+    return f"{row.summary:.2f}" if study.kind == "energy" else f"{row.summary:.2f}%"
+
+
+def made_at(gathered: Gathered) -> str:
+    """At which budget our numbers were made."""
+    paper = Budget.scaled(1)
+    budgets = gathered.budgets()
+    if not budgets:
+        return "ours: no complete run yet"
+    parts = [f"{b} ({b.total_timesteps / paper.total_timesteps:.3g} × the paper's)" for b in budgets]
+    return "ours at " + " and ".join(parts)
+
+
+def returns_table(gathered: Gathered, score: str) -> Table:
+    """Per environment: mean ± standard deviation over seeds, and how many; then the gain over the baseline."""
+    study = gathered.study
+    table = _table(study, f"{SCORE_TITLES[score]}; {made_at(gathered)}; in brackets the number of seeds")
+    for env_id in gathered.envs:
+        table.add_column(short(env_id), justify="right")
+    gains = study.baseline is not None and study.kind == "returns"
+    with_summary = bool(study.summary_name) and study.kind == "returns"
+    if with_summary:
+        table.add_column(study.summary_name, justify="right")
+    baseline = None if study.baseline is None else _means(gathered, study.baseline, score)
+    places = {env: i for i, env in enumerate(study.envs)}
+    for row in study.rows:
+        if row.published:
+            numbers = [published_text(study, row.published[places[env]]) for env in gathered.envs]
+            table.add_row(row.label, "paper", *numbers, *([summary_text(study, row)] if with_summary else []))
+        ours = [_cell_text(gathered, row, env, score) for env in gathered.envs]
+        gain = None
+        if gains and baseline is not None:
+            gain = statistics.performance_gain(_means(gathered, row, score), baseline, gathered.envs_of(row))
+        label = "" if row.published else row.label
+        table.add_row(label, "ours", *ours, *([_percent(gain)] if with_summary else []), end_section=True)
+    return table
+
+
+def overall_table(gathered: Gathered, score: str) -> Table | None:
+    """Over all environments, relative to the baseline's mean: one row each, or nothing where there is nothing."""
+    study = gathered.study
+    if study.baseline is None:
+        return None
+    baseline = _means(gathered, study.baseline, score)
+    against = statistics.normalised(gathered.scores(study.baseline, SCORES[score]), baseline)
+    table = Table(
+        title=f"Over all environments, relative to {study.baseline.label}; 95 % intervals", title_justify="left"
+    )
+    table.add_column("")
+    for name in ("APG", "APG without IDP", "IQM", "P(better)", "relative variance"):
+        table.add_column(name, justify="right")
+    some = False
+    for row in study.rows:
+        envs = gathered.envs_of(row)
+        means = _means(gathered, row, score)
+        relative = statistics.normalised(gathered.scores(row, SCORES[score]), baseline)
+        without = [env for env in envs if env != IDP]
+        values = [
+            _percent(statistics.performance_gain(means, baseline, envs)),
+            _percent(statistics.performance_gain(means, baseline, without)),
+            _estimate(statistics.iqm(relative, envs)),
+            _estimate(statistics.probability_of_improvement(relative, against, envs)),
+            _percent(statistics.relative_variance(gathered.scores(row, statistics.final_return), envs)),
+        ]
+        some = some or any(value != MISSING for value in values)
+        table.add_row(row.label, *values)
+    return table if some else None
+
+
+def relative_variance_table(gathered: Gathered, score: str) -> Table:
+    """Standard deviation over seeds / mean of the final policy's return, averaged over environments."""
+    table = _table(gathered.study, f"last evaluation; {made_at(gathered)}")
+    table.add_column("relative variance", justify="right")
+    for row in gathered.study.rows:
+        if row.summary is not None:
+            table.add_row(row.label, "paper", summary_text(gathered.study, row))
+        scores = gathered.scores(row, statistics.final_return)
+        ours = _percent(statistics.relative_variance(scores, gathered.envs_of(row)))
+        table.add_row("" if row.summary is not None else row.label, "ours", ours)
+    return table
+
+
+def cost_table(gathered: Gathered, score: str) -> Table:
+    """Time is that of whole runs, evaluations included; memory is not recorded by a run."""
+    study = gathered.study
+    table = _table(study, "ours: time of whole runs on the machine that made them, evaluations included")
+    for column in study.columns:
+        table.add_column(column, justify="right")
+    for row in study.rows:
+        table.add_row(row.label, "paper", *(published_text(study, number) for number in row.published))
+        runs = [run for env in gathered.envs_of(row) for run in gathered.cell(row, env).complete]
+        speeds = [run.speed for run in runs if run.speed]
+        seconds = f"{fmean(5000 / speed for speed in speeds):.0f}" if speeds else MISSING
+        table.add_row("", "ours", seconds, MISSING, end_section=True)
+    return table
+
+
+def energy_table(gathered: Gathered, score: str) -> Table:
+    study = gathered.study
+    table = _table(study, "ours: counted on the trained policies")
+    for name in (*map(short, gathered.envs), study.summary_name):
+        table.add_column(name, justify="right")
+    places = {env: i for i, env in enumerate(study.envs)}
+    for row in study.rows:
+        numbers = [published_text(study, row.published[places[env]]) for env in gathered.envs]
+        table.add_row(row.label, "paper", *numbers, summary_text(study, row))
+        ready = [len(gathered.cell(row, env).complete) for env in gathered.envs]
+        table.add_row("", "policies ready", *(str(n) if n else MISSING for n in ready), "", end_section=True)
+    return table
+
+
+TABLES: dict[str, Callable[[Gathered, str], Table]] = {
+    "relative-variance": relative_variance_table,
+    "cost": cost_table,
+    "energy": energy_table,
+}  # all others: returns
+
+
+def tables_of(gathered: Gathered, score: str) -> list[Table]:
+    """All that is shown of a study."""
+    kind = gathered.study.kind
+    first = TABLES.get(kind, returns_table)(gathered, score)
+    overall = overall_table(gathered, score) if kind not in TABLES else None
+    return [first] if overall is None else [first, overall]
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def _table(study: Study, subtitle: str) -> Table:
+    table = Table(title=Text(f"{study.where}: {study.title}\n{subtitle}"), title_justify="left")
+    table.add_column("", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    return table
+
+
+def _means(gathered: Gathered, row: Row, score: str) -> dict[str, float]:
+    return {env: fmean(scores) for env, scores in gathered.scores(row, SCORES[score]).items()}
+
+
+def _cell_text(gathered: Gathered, row: Row, env_id: str, score: str) -> str:
+    """Missing is said to be missing; runs that are not complete are not counted, but mentioned."""
+    if env_id not in gathered.envs_of(row):
+        return ""
+    cell = gathered.cell(row, env_id)
+    if cell.mixed:
+        return "mixed budgets"
+    if cell.complete:
+        mean, std = statistics.mean_and_std([SCORES[score](run.returns) for run in cell.complete])
+        return f"{mean:.0f} ± {std:.0f} ({len(cell.complete)})"
+    if cell.unfinished:
+        done = max(run.step / run.total for run in cell.unfinished)
+        return f"{MISSING} (begun, {done:.0%})"
+    return MISSING
+
+
+def _percent(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.2f}%"
+
+
+def _estimate(value: Estimate | None) -> str:
+    return MISSING if value is None else f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}]"

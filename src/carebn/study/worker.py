@@ -1,0 +1,118 @@
+"""One run in a process of its own, which ends with the process that started it.
+
+parent: ``train_cell(order)`` starts ``python -m carebn.study.worker`` and waits
+child:  reads the order from its standard input, which stays open as long as the parent lives
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# Exit codes of the child. A negative code, as always, is the signal that killed it.
+DONE, FAILED, BUSY, OUT_OF_MEMORY, INTERRUPTED = 0, 1, 75, 71, 130
+STATES = {DONE: "done", FAILED: "failed", BUSY: "busy", INTERRUPTED: "interrupted"}  # all else: "died"
+
+POOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+LOOK_UP = 0.2  # seconds between two looks at the child, so that an interruption is noticed
+
+
+class Order(NamedTuple):
+    """What to train, and where; plain data, because it may travel to another machine."""
+
+    config: dict[str, Any]  # TrainConfig.as_json()
+    run_dir: str
+    measure: tuple[str, ...] = ()  # what to write down besides; not part of what a run computes
+
+
+class Outcome(NamedTuple):
+    state: str  # done, failed (for good), died (to be tried again), busy (somebody else trains it), interrupted
+    message: str = ""
+
+
+def train_cell(order: Order, on_start: Callable[[subprocess.Popen[bytes]], None] = lambda process: None) -> Outcome:
+    """Train in a fresh process, whose thread pools have the size of the run's. An interruption is passed on to it."""
+    threads = str(order.config.get("threads", 1))
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "carebn.study.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            env=os.environ | dict.fromkeys(POOLS, threads),
+            start_new_session=True,  # Ctrl-C reaches it once, from us, and not a second time from the terminal
+        )
+        assert process.stdin is not None
+        on_start(process)
+        try:
+            with process.stdin as pipe:  # closed at the end only: that is how the child knows that we live
+                pipe.write(json.dumps(order._asdict()).encode() + b"\n")
+                pipe.flush()
+                _wait(process)
+        except BrokenPipeError:
+            pass  # it died before it could listen: its exit code tells
+        finally:
+            process.wait()
+        said.seek(0)
+        lines = said.read().decode(errors="replace").strip().splitlines()
+    state = STATES.get(process.returncode, "died")
+    if state == "died":
+        how = "ran out of memory" if process.returncode == OUT_OF_MEMORY else f"exit code {process.returncode}"
+        if process.returncode < 0:
+            how = f"killed by {signal.Signals(-process.returncode).name}"
+        return Outcome("died", how)
+    return Outcome(state, lines[-1] if lines and state == "failed" else "")
+
+
+def _wait(process: subprocess.Popen[bytes]) -> None:
+    while True:
+        try:
+            process.wait(timeout=LOOK_UP)
+            return
+        except subprocess.TimeoutExpired:
+            continue
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)  # it saves itself, and ends
+
+
+def _end_with_parent() -> None:
+    sys.stdin.buffer.read()  # returns when the other end is closed: when the parent is done with us, or dead
+    os.kill(os.getpid(), signal.SIGKILL)  # nothing is lost: the run resumes from its checkpoint
+
+
+def main() -> int:
+    order = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    from dataclasses import replace
+
+    from carebn.commands.train import run
+    from carebn.training.config import TrainConfig
+    from carebn.training.lock import BusyRun
+
+    try:
+        config = TrainConfig.from_json(order["config"])
+        return run(replace(config, run_dir=Path(order["run_dir"]), measure=tuple(order["measure"]), quiet=True))
+    except BusyRun:
+        return BUSY
+    except MemoryError:
+        return OUT_OF_MEMORY
+    except (ValueError, OSError) as mistake:
+        print(mistake, file=sys.stderr)
+    except Exception as error:  # a fault of ours or of an environment: one run's end, not the sweep's
+        print(f"{type(error).__name__}: {error}".splitlines()[0], file=sys.stderr)
+    return FAILED
+
+
+if __name__ == "__main__":
+    try:
+        code = main()
+    except KeyboardInterrupt:  # before training had begun
+        code = INTERRUPTED
+    sys.stderr.flush()
+    os._exit(code)  # at once, without waiting for libraries' threads: everything is on disk

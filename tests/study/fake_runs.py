@@ -1,0 +1,58 @@
+"""Run directories without training: the files that a run writes, with made-up numbers."""
+
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+VERSIONS = {"python": "3.11.7", "carebn": "0.1.0", "torch": "2.13.0"}
+
+
+def write_run(
+    directory: Path,
+    method: str = "care-bn",
+    env_id: str = "Hopper-v4",
+    seed: int = 0,
+    total: int = 20_000,
+    done: int | None = None,
+    level: float = 1000.0,
+    episodes: int = 20,
+    wasserstein: bool = False,
+    **options: Any,
+) -> Path:
+    """A run that rises towards ``level``; ``done`` < ``total``: it was stopped there."""
+    rng = random.Random(f"{method} {env_id} {seed}")
+    directory.mkdir(parents=True)
+    config = {
+        "env_id": env_id, "algo": "td3", "method": method, "neuron": "clif", "seed": seed, "total_timesteps": total,
+        "time_steps": 5, "threads": 1, "device": "cpu", **options,
+    }  # fmt: skip
+    done = total if done is None else done
+    (directory / "config.json").write_text(json.dumps(config))
+    (directory / "command.txt").write_text(f"carebn train --env-id {env_id} --method {method} --seed {seed}\n")
+    (directory / "versions.json").write_text(json.dumps(VERSIONS))
+    steps = range(5_000, done + 1, 5_000)
+
+    def score(step: int) -> float:
+        return level * (1 - math.exp(-3 * step / total)) + rng.gauss(0, level / 50)
+
+    rows: list[dict[str, Any]] = [
+        {"step": step, "eval/mean_return": score(step), "eval/std_return": level / 20, "returns": [], "lengths": []}
+        for step in steps
+    ]
+    for i in range(episodes):
+        step = (i + 1) * done // episodes
+        rows.append({"step": step, "charts/episodic_return": score(step) / 2, "charts/episodic_length": 50})
+    rows.sort(key=lambda row: row["step"])
+    (directory / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    timing = [{"step": s, "charts/SPS": 100.0, "time/elapsed": s / 100, "time/evaluation": 1.0} for s in steps]
+    (directory / "timing.jsonl").write_text("".join(json.dumps(row) + "\n" for row in timing))
+    if wasserstein:
+        layers = [{"step": s, "before": [0.2, 0.3, 0.1], "after": [0.1, 0.2 + rng.random() / 10, 0.05]} for s in steps]
+        (directory / "measure-wasserstein.jsonl").write_text("".join(json.dumps(row) + "\n" for row in layers))
+    if done == total:
+        (directory / "policy.safetensors").write_bytes(b"")
+        (directory / "checkpoint" / f"{total:09d}").mkdir(parents=True)
+        (directory / "checkpoint" / f"{total:09d}" / "manifest.json").write_text("{}")
+    return directory

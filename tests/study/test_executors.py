@@ -1,0 +1,198 @@
+"""The same runs on local processes, a real Ray cluster and submitit: the same files, even if a worker is killed."""
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from sweep_cases import contents, tiny
+
+from carebn.study.executors import EXECUTORS, LocalExecutor, Place, RayExecutor, SlurmExecutor
+from carebn.study.sweep import Display, Sweep
+from carebn.study.worker import Order, train_cell
+from carebn.training import TrainConfig
+from carebn.training.lock import is_locked
+
+# Two kinds of agent; the long one is there to be killed half-way.
+CONFIGS = [tiny(), tiny(method="care-bn", env_id="InvertedDoublePendulum-v4", seed=1, measure=("wasserstein",))]
+LONG = tiny(total_timesteps=20_000, eval_interval=20_000, checkpoint_interval=200)
+
+
+class Heard(Display):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+def sweep(place: Place, configs: list[TrainConfig]) -> tuple[Sweep, list[str]]:
+    heard = Heard()
+    made = Sweep(configs, place.runs, heard)
+    executor = EXECUTORS[place.on](place)
+    try:
+        made.run(executor)
+    finally:
+        executor.close()
+    return made, heard.said
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    runs = tmp_path_factory.mktemp("local")
+    made, _ = sweep(Place(runs=runs, workers=2), CONFIGS)
+    assert [job.state for job in made.jobs] == ["done", "done"], [job.message for job in made.jobs]
+    assert (runs / CONFIGS[1].name() / "measure-wasserstein.jsonl").stat().st_size > 0  # what was asked for arrives
+    return runs
+
+
+def test_local_processes_make_what_the_command_makes(local: Path, tmp_path: Path) -> None:
+    directory = tmp_path / CONFIGS[0].name()
+    words = CONFIGS[0].command().split()[2:]
+    command = ["python", "-m", "carebn.cli", "train", *words, "--run-dir", str(directory), "--quiet"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert contents(directory) == contents(local / CONFIGS[0].name())
+
+
+@pytest.mark.parametrize("on", ["ray", "slurm"])
+def test_clusters_make_identical_run_directories(on: str, local: Path, tmp_path: Path) -> None:
+    pytest.importorskip({"ray": "ray", "slurm": "submitit"}[on])
+    place = Place(on=on, workers=2, address={"ray": None, "slurm": "local"}[on], runs=tmp_path)
+    made, _ = sweep(place, CONFIGS)
+    assert [job.state for job in made.jobs] == ["done", "done"], [job.message for job in made.jobs]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(config.name() for config in CONFIGS)
+    for config in CONFIGS:
+        assert contents(tmp_path / config.name()) == contents(local / config.name())
+
+
+def test_what_is_complete_is_left_alone(local: Path) -> None:
+    before = {config.name(): (local / config.name() / "timing.jsonl").read_bytes() for config in CONFIGS}
+    made, said = sweep(Place(runs=local), [*CONFIGS, CONFIGS[0]])  # a run that two studies share is one
+    assert len(made.jobs) == 2
+    assert all(job.found for job in made.jobs)
+    assert said == []
+    assert before == {name: (local / name / "timing.jsonl").read_bytes() for name in before}
+
+
+def kill_half_way(directory: Path, process: int | None = None) -> int:
+    """SIGKILL to the process that trains in ``directory``, once it has made a checkpoint."""
+    deadline = time.monotonic() + 250
+    while not list(directory.glob("checkpoint/0*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    found = process or holder(directory)
+    os.kill(found, signal.SIGKILL)
+    return found
+
+
+def holder(directory: Path) -> int:
+    """Who has the lock."""
+    inode = (directory / ".lock").stat().st_ino
+    for line in Path("/proc/locks").read_text().splitlines():
+        words = line.split()
+        if int(words[5].split(":")[2]) == inode:
+            return int(words[4])
+    raise AssertionError("nobody is training")
+
+
+def test_a_killed_worker_is_tried_again_and_ends_identical(tmp_path: Path) -> None:
+    config = tiny(total_timesteps=600, eval_interval=300, checkpoint_interval=50)
+    undisturbed = tmp_path / "undisturbed"
+    assert train_cell(Order(config.as_json(), str(undisturbed))).state == "done"
+    directory = tmp_path / "sweep" / config.name()
+    killer = threading.Thread(target=kill_half_way, args=(directory,))
+    killer.start()
+    made, said = sweep(Place(runs=tmp_path / "sweep"), [config])
+    killer.join()
+    assert made.jobs[0].state == "done"
+    assert made.jobs[0].retries == 1
+    assert "killed by SIGKILL; trying again from step" in said[0]
+    assert "from step 0" not in said[0]  # from a checkpoint
+    assert contents(directory) == contents(undisturbed)
+
+
+def test_two_sweeps_on_one_directory_do_not_train_a_run_twice(tmp_path: Path) -> None:
+    config = tiny(total_timesteps=900, eval_interval=300, checkpoint_interval=300)
+    made: list[tuple[Sweep, list[str]]] = []
+    sweeps = [
+        threading.Thread(target=lambda: made.append(sweep(Place(runs=tmp_path, workers=1), [config]))) for _ in range(2)
+    ]
+    for thread in sweeps:
+        thread.start()
+    for thread in sweeps:
+        thread.join()
+    assert [one.jobs[0].state for one, _ in made] == ["done", "done"]
+    said = [text for _, texts in made for text in texts]
+    assert sum("another process is training it" in text for text in said) == 1
+    assert sum("done elsewhere" in text for text in said) == 1
+    assert (tmp_path / config.name() / "timing.jsonl").read_text().count("\n") == 3  # three evaluations, once each
+
+
+def test_a_run_that_fails_for_good_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+    broken = tiny(env_id="NoSuchThing-v0")
+    made, said = sweep(Place(runs=tmp_path, workers=2), [broken, tiny()])
+    assert [job.state for job in made.jobs] == ["failed", "done"]
+    assert "unknown environment 'NoSuchThing-v0'" in made.failed()[0].message
+    assert sum("failed" in text for text in said) == 1
+    assert made.jobs[0].retries == 0
+
+
+def test_a_worker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    code = (
+        "from sweep_cases import tiny; from carebn.study.worker import Order, train_cell;"
+        f"train_cell(Order(tiny(total_timesteps=10**6, checkpoint_interval=100).as_json(), {str(tmp_path / 'run')!r}))"
+    )
+    path = f"{Path(__file__).parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    parent = subprocess.Popen(["python", "-c", code], env=os.environ | {"PYTHONPATH": path})
+    kill_half_way(tmp_path / "run", parent.pid)
+    parent.wait()
+    deadline = time.monotonic() + 20
+    while is_locked(tmp_path / "run"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_stopping_saves_every_run(tmp_path: Path) -> None:
+    executor = LocalExecutor(Place(workers=1))
+    directory = tmp_path / "run"
+    handle = executor.submit(Order(LONG.as_json(), str(directory)))
+    deadline = time.monotonic() + 250
+    while not list(directory.glob("checkpoint/0*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    executor.stop()
+    executor.close()
+    outcome = executor.outcome(handle)
+    assert outcome is not None
+    assert outcome.state == "interrupted"
+    assert not is_locked(directory)
+    assert list(directory.glob("checkpoint/0*"))
+
+
+# --- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_ray_address_that_nobody_answers_is_one_sentence() -> None:
+    pytest.importorskip("ray")
+    with socket.socket() as taken:  # bound but not listening: nobody answers there
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ValueError, match=f"no Ray cluster answers at {address}"):
+            RayExecutor(Place(on="ray", address=address))
+    with pytest.raises(ValueError, match="is not HOST:PORT"):
+        RayExecutor(Place(on="ray", address="nowhere"))
+
+
+def test_slurm_without_slurm_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("submitit")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ValueError, match="sbatch, which this machine does not have"):
+        SlurmExecutor(Place(on="slurm", runs=tmp_path))
+    with pytest.raises(ValueError, match="does not apply to Slurm"):
+        SlurmExecutor(Place(on="slurm", address="1.2.3.4:5", runs=tmp_path))
+    with pytest.raises(ValueError, match="NAME=VALUE"):
+        SlurmExecutor(Place(on="slurm", address="local", options=("partition",), runs=tmp_path))

@@ -1,0 +1,295 @@
+"""The report in a real headless Chromium: what is drawn, what pointer and finger do, and that nothing is fetched."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_runs import write_run
+from tiny_sweep import ENVS, STEPS, train_tiny_sweep
+
+from carebn.commands import report
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+DRIVER = shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    not (BROWSER and DRIVER), reason="no Chromium with its chromedriver is installed; make browser-test installs them"
+)
+DESKTOP, PHONE = (1280, 900), (390, 844)
+# Besides running without a screen and as root: nothing of the browser's own that would use the network.
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+)  # fmt: skip
+
+
+class Page:
+    """The browser, and what it told while a page was open."""
+
+    def __init__(self, profile: Path) -> None:
+        from selenium import webdriver
+
+        options = webdriver.ChromeOptions()
+        options.binary_location = str(BROWSER)
+        for flag in (*FLAGS, f"--user-data-dir={profile}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER)))
+
+    def open(self, path: Path, size: tuple[int, int], dark: bool = False, touch: bool = False) -> None:
+        tell = self.driver.execute_cdp_cmd
+        metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": touch}
+        tell("Emulation.setDeviceMetricsOverride", metrics)
+        tell("Emulation.setTouchEmulationEnabled", {"enabled": touch})
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        tell("Emulation.setEmulatedMedia", {"features": [scheme]})
+        self.driver.get_log("performance")
+        self.driver.get_log("browser")
+        self.driver.get(path.as_uri())
+
+    def js(self, script: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(script, *arguments)
+
+    def texts(self, selector: str) -> list[str]:
+        found: list[str] = self.js(
+            "return [...document.querySelectorAll(arguments[0])].map(e => e.innerText)", selector
+        )
+        return found
+
+    def count(self, selector: str) -> int:
+        return int(self.js("return document.querySelectorAll(arguments[0]).length", selector))
+
+    def one(self, selector: str) -> Any:
+        return self.driver.find_element("css selector", selector)
+
+    def choose(self, selector: str, value: str) -> None:
+        self.one(f"{selector} option[value='{value}']").click()
+
+    def requests(self) -> list[str]:
+        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        sent = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+        return [url for url in sent if not url.startswith("data:")]
+
+    def shoot(self, name: str) -> None:
+        """Pictures to look at, where CAREBN_SCREENSHOTS says."""
+        directory = os.environ.get("CAREBN_SCREENSHOTS")
+        if directory:
+            Path(directory).mkdir(parents=True, exist_ok=True)
+            self.driver.save_screenshot(str(Path(directory) / f"{name}.png"))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    opened = Page(tmp_path_factory.mktemp("profile"))
+    yield opened
+    opened.driver.quit()
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of real runs."""
+    directory = tmp_path_factory.mktemp("sweep")
+    train_tiny_sweep(directory / "runs")
+    out = directory / "report.html"
+    assert report.run(report.Config(runs=(directory / "runs",), out=out)) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of made-up runs at the paper's budget, for many studies at once."""
+    directory = tmp_path_factory.mktemp("paper")
+    methods = {"ann": "none", "bn": "clif", "re": "clif", "ca": "clif", "care-bn": "clif", "pop-san": "clif"}
+    for env in ("InvertedDoublePendulum-v4", "Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4"):
+        for i, (method, neuron) in enumerate(methods.items()):
+            for seed in range(2):
+                where = directory / "runs" / f"{env}-{method}-{seed}"
+                write_run(where, method, env, seed, total=1_025_000, neuron=neuron, level=3000.0 + 300 * i)
+    out = directory / "report.html"
+    assert report.run(report.Config(runs=(directory / "runs",), out=out)) == 0
+    return out
+
+
+def lines_of(page: Page, place: str) -> int:
+    return page.count(f"{place} .chart .line")
+
+
+@pytest.mark.parametrize(("size", "dark"), [(DESKTOP, False), (DESKTOP, True), (PHONE, False), (PHONE, True)])
+def test_real_runs_are_drawn_without_errors_or_requests(
+    page: Page, sweep: Path, size: tuple[int, int], dark: bool
+) -> None:
+    page.open(sweep, size, dark, touch=size is PHONE)
+    assert lines_of(page, "#explorer") == 2
+    assert page.count("#explorer .chart polygon") == 2  # the intervals
+    assert page.texts("#explorer .legend button") == ["CaRe-BN", "BN"]
+    assert page.texts("#facts b")[:3] == ["8", "8", "2"]
+    assert page.count("#how tbody tr") == 8
+    # Nothing sticks out to the side; wide tables scroll in their own frame.
+    assert page.js("return document.documentElement.scrollWidth") == size[0]
+    assert page.driver.get_log("browser") == []
+    assert page.requests() == [sweep.as_uri()]
+    page.shoot(f"sweep-{size[0]}-{'dark' if dark else 'light'}")
+    page.js("document.getElementById('paper').scrollIntoView({behavior: 'instant'})")
+    page.shoot(f"sweep-paper-{size[0]}-{'dark' if dark else 'light'}")
+
+
+def test_hovering_tells_the_values(page: Page, sweep: Path) -> None:
+    from selenium.webdriver import ActionChains
+
+    page.open(sweep, DESKTOP)
+    assert not page.one("#explorer .tip").is_displayed()
+    chart = page.one("#explorer .chart svg")
+    ActionChains(page.driver).move_to_element_with_offset(chart, 575, 20).perform()  # from its middle: the right end
+    tip = page.one("#explorer .tip")
+    assert tip.is_displayed()
+    assert "environment steps: 3,000" in tip.text
+    data = json.loads(page.js("return document.getElementById('data').textContent"))
+    env = next(e for e in data["environments"] if e["id"] == page.one("#environment").get_attribute("value"))
+    for line in env["lines"]:
+        shown = line["evaluation"]["mean"][-1]
+        assert line["label"] in tip.text
+        assert f"{shown:,.{0 if abs(shown) >= 1000 else 1 if abs(shown) >= 10 else 2}f}" in tip.text
+    assert tip.text.count("n 2") == 2
+    page.shoot("hover")
+    ActionChains(page.driver).move_to_element(page.one("h1")).perform()
+    assert not tip.is_displayed()
+    assert page.driver.get_log("browser") == []
+
+
+def test_a_finger_and_the_keyboard_tell_them_too(page: Page, sweep: Path) -> None:
+    from selenium.webdriver import Keys
+
+    page.open(sweep, PHONE, touch=True)
+    box = page.js("const r = document.querySelector('#explorer .chart svg').getBoundingClientRect(); "
+                  "return [r.left + r.width / 2, r.top + r.height / 2]")  # fmt: skip
+    for kind, points in (("touchStart", [{"x": box[0], "y": box[1]}]), ("touchEnd", [])):
+        page.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    tip = page.one("#explorer .tip")
+    assert tip.is_displayed()  # and stays when the finger is gone
+    page.js("document.querySelector('#explorer .chart svg').focus()")
+    page.one("#explorer .chart svg").send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    assert tip.is_displayed()
+    assert "environment steps" in tip.text
+    bounds = page.js("const r = arguments[0].getBoundingClientRect(); return [r.left, r.right]", tip)
+    assert bounds[0] >= 0
+    assert bounds[1] <= PHONE[0]
+    page.shoot("phone-tip")
+    page.one("#explorer .chart svg").send_keys(Keys.ESCAPE)
+    assert not tip.is_displayed()
+
+
+def test_methods_switch_off_and_on(page: Page, sweep: Path) -> None:
+    page.open(sweep, DESKTOP)
+    first = page.one("#explorer .legend button")
+    first.click()
+    assert lines_of(page, "#explorer") == 1
+    assert page.one("#explorer .legend button").get_attribute("aria-pressed") == "false"
+    page.one("#explorer .legend button:last-child").click()
+    assert lines_of(page, "#explorer") == 0
+    assert "no line is switched on" in page.one("#explorer .chart").text
+    page.one("#explorer .legend button").click()
+    assert lines_of(page, "#explorer") == 1
+    # Double-click: alone; again: all.
+    from selenium.webdriver import ActionChains
+
+    ActionChains(page.driver).double_click(page.one("#explorer .legend button:last-child")).perform()
+    pressed = [
+        b.get_attribute("aria-pressed") for b in page.driver.find_elements("css selector", "#explorer .legend button")
+    ]
+    assert pressed == ["false", "true"]
+    ActionChains(page.driver).double_click(page.one("#explorer .legend button:last-child")).perform()
+    assert lines_of(page, "#explorer") == 2
+    assert page.driver.get_log("browser") == []
+
+
+def test_environment_returns_band_and_smoothing_are_chosen(page: Page, sweep: Path) -> None:
+    page.open(sweep, DESKTOP)
+    drawing = "return document.querySelector('#explorer .chart svg').innerHTML"
+    seen = [page.js(drawing)]
+    for selector, value in (("#environment", ENVS[0]), ("#band", "half"), ("#what", "exploration"), ("#band", "none")):
+        page.choose(selector, value)
+        seen.append(page.js(drawing))
+        assert lines_of(page, "#explorer") == 2
+    assert len(set(seen)) == len(seen)
+    assert page.count("#explorer .chart polygon") == 0
+    assert "return while exploring" in page.one("#explorer .chart").text
+    before = page.js("return document.querySelector('#explorer polyline').getAttribute('points')")
+    page.js("const r = document.getElementById('smoothing'); r.value = 9; r.dispatchEvent(new Event('input'))")
+    assert page.js("return document.querySelector('#explorer polyline').getAttribute('points')") != before
+    assert page.driver.get_log("browser") == []
+
+
+def test_the_sweep_stands_beside_the_paper(page: Page, sweep: Path) -> None:
+    page.open(sweep, DESKTOP)
+    figures = page.js("return [...document.querySelectorAll('#studies article')].map(a => a.id)")
+    assert {"study-wasserstein", "study-exploration", "study-main", "study-ablation"} <= set(figures)
+    assert page.texts("#study-wasserstein h4") == ["layer 1", "layer 2", "layer 3"]
+    assert lines_of(page, "#study-wasserstein") == 9  # BN, and CaRe-BN before and after re-calibration, per layer
+    assert page.texts("#study-exploration h4") == list(ENVS)
+    assert f"Runs of {STEPS:,} steps" in page.one("#study-main").text
+    # The main table is complete: ten rows, five environments, and what is missing says so.
+    assert page.texts("#study-main tbody td:first-child") == [
+        "ANN", "ANN‑SNN", "pop‑SAN", "MDC‑SAN", "ILC‑SAN", "tdBN", "BNTT", "TEBN", "TABN", "CaRe‑BN",
+    ]  # fmt: skip
+    assert page.count("#study-main .paper") == 10 * 7  # five environments, APG with and without
+    assert page.count("#study-main .ours") == 2
+    assert page.texts("#study-main .missing").count("missing") == 48
+    assert page.count("#study-main .mark") == 2
+
+
+def test_tables_mark_what_differs(page: Page, paper: Path) -> None:
+    page.open(paper, DESKTOP)
+    assert page.count("#study-main .ours") > 15
+    assert page.count("#study-main .mark.above") > 0
+    assert page.count("#study-main .mark.below") > 0
+    text = page.one("#study-main").text
+    assert "Numbers are not expected to agree" not in text  # it is the paper's budget
+    assert "▲" in text
+    assert page.count("#study-ablation .bars .fill") == 4
+    assert page.count("#study-ablation .whisker") == 4 * 3
+    assert page.texts("#study-td3-curves .legend button")[0] == "ANN"
+    before = lines_of(page, "#study-td3-curves")
+    page.js("arguments[0].click()", page.one("#study-td3-curves .legend button"))
+    assert lines_of(page, "#study-td3-curves") == before - 5  # in all panels at once
+    assert page.driver.get_log("browser") == []
+    assert page.requests() == [paper.as_uri()]
+
+
+def test_how_a_run_was_made(page: Page, sweep: Path) -> None:
+    page.open(sweep, DESKTOP)
+    page.js("arguments[0].click()", page.one("#how .open"))
+    detail = page.one("#how pre").text
+    assert detail.startswith("carebn train --env-id")
+    assert "torch 2." in page.one("#how").text
+    find = page.one("#find")
+    find.send_keys("hopper care-bn seed 1")
+    assert page.count("#how tbody tr") == 1
+    find.send_keys(" nothing")
+    assert "no run matches" in page.one("#how").text
+
+
+HOSTILE = "</script><script>window.stolen=1</script><img src=x onerror=window.stolen=1>\"'&\u2028"
+
+
+def test_a_hostile_name_is_only_text(page: Page, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    write_run(runs / "a", method=HOSTILE, env_id="<b>bold</b>", neuron="{{script}}")
+    write_run(runs / "<i>name", method="care-bn", env_id="<b>bold</b>")
+    for run in (runs / "a", runs / "<i>name"):
+        (run / "command.txt").write_text(HOSTILE)
+        (run / "versions.json").write_text(json.dumps({HOSTILE: HOSTILE}))
+    bad = runs / "<script>bad"
+    bad.mkdir()
+    (bad / "config.json").write_text('{"env_id": "<img src=y onerror=window.stolen=1>"}')
+    out = tmp_path / "report.html"
+    assert report.run(report.Config(runs=(runs,), out=out)) == 0
+    page.open(out, DESKTOP)
+    page.js("document.querySelectorAll('#how .open').forEach(b => b.click())")
+    assert page.js("return window.stolen") is None
+    assert page.count("main img, main b:not(.facts b), main i, header img") == 0
+    assert any(HOSTILE.split("<img")[0] in text for text in page.texts("#explorer .legend button"))
+    assert page.driver.get_log("browser") == []
+    assert page.requests() == [out.as_uri()]

@@ -1,0 +1,229 @@
+"""``carebn study``: what it prints, and that mistakes are one sentence while the rest is still shown."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from fake_runs import write_run
+
+from carebn import cli
+from carebn.study.paper import MUJOCO, STUDIES
+from carebn.study.statistics import iqm, probability_of_improvement
+
+TINY = ["ann-td3", "--envs", "InvertedDoublePendulum", "--scale", "0.0001", "--seeds", "1"]
+
+
+class Said(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path):
+    """Runs ``carebn study`` in this process, in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    for library in ("OMP", "MKL", "OPENBLAS", "NUMBA"):
+        monkeypatch.setenv(f"{library}_NUM_THREADS", "1")  # so that what it sets is put back afterwards
+
+    def call(*words: str) -> Said:
+        monkeypatch.setattr(sys, "argv", ["carebn", "study", *words])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        out, err = capfd.readouterr()
+        assert "Traceback" not in err
+        return Said(stop.value.code if isinstance(stop.value.code, int) else 0, out, err)
+
+    return call
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in re.split("[│┃]", line)[1:-1]]
+
+
+def rows(text: str) -> list[list[str]]:
+    return [cells(line) for line in text.splitlines() if line.startswith("│")]
+
+
+def test_list_names_every_table_and_figure(tmp_path: Path, study) -> None:
+    said = study("list")
+    assert said.returncode == 0
+    for one in STUDIES.values():
+        assert re.search(rf"^{one.name} +{one.where} +{re.escape(one.title)} +\d+$", said.stdout, re.M), one.name
+    assert "13 tables and 13 figures" in said.stdout
+
+
+# The main table, typed off the paper once more.
+PUBLISHED = """
+ANN      7503 ± 3713  4770 ± 1014  10857 ± 475  3410 ± 164  4340 ± 383  0.00%
+ANN-SNN  3859 ± 4440  3550 ± 963  8703 ± 658  3098 ± 281  4235 ± 354  -21.11%
+pop-SAN  9351 ± 1  4590 ± 1006  9594 ± 689  2772 ± 1263  3307 ± 1514  -6.66%
+MDC-SAN  9350 ± 1  4800 ± 994  9147 ± 231  3446 ± 131  3964 ± 1353  0.37%
+ILC-SAN  9352 ± 1  5584 ± 272  9222 ± 615  3403 ± 148  4200 ± 717  4.64%
+tdBN     9346 ± 2  4403 ± 1134  9402 ± 527  3592 ± 46  3464 ± 970  -2.28%
+BNTT     9347 ± 1  4379 ± 941  9466 ± 659  3524 ± 161  3689 ± 1247  -1.62%
+TEBN     9349 ± 1  4408 ± 1156  9452 ± 539  3472 ± 135  4235 ± 381  0.69%
+TABN     9348 ± 2  4382 ± 753  9784 ± 169  3585 ± 83  4537 ± 398  3.25%
+CaRe-BN  9348 ± 2  5373 ± 159  9563 ± 442  3586 ± 49  4296 ± 268  5.90%
+"""
+
+
+def test_the_main_table_without_any_run(tmp_path: Path, study) -> None:
+    said = study("show", "main")
+    assert said.returncode == 0
+    shown = [[label, *numbers] for label, source, *numbers in rows(said.stdout) if source == "paper"]
+    assert shown == [re.split(" {2,}", line) for line in PUBLISHED.strip().splitlines()]
+    ours = [numbers for _, source, *numbers in rows(said.stdout) if source == "ours"]
+    assert ours == [["–"] * 6] * 10  # missing, and said to be
+    assert "carebn: runs holds no run of main; make them with: carebn study run main\n" in said.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def exact_run(directory: Path, method: str, env_id: str, seed: int, best: float, **options: Any) -> None:
+    """A run whose best evaluation is ``best`` and whose last is one less."""
+    write_run(directory, method, env_id, seed, total=10_000, **options)
+    lines = [
+        json.dumps({"step": step, "eval/mean_return": score, "eval/std_return": 0.0})
+        for step, score in ((5_000, best), (10_000, best - 1))
+    ]
+    (directory / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def test_our_numbers_by_hand(tmp_path: Path, study) -> None:
+    """CaRe-BN at 200 and 400 everywhere, the ANN at 100 and 300: mean 300 ± 100 and 200 ± 100, a gain of 50 %."""
+    for env_id in MUJOCO:
+        for seed, (care, ann) in enumerate([(200, 100), (400, 300)]):
+            exact_run(tmp_path / "runs" / f"c{env_id}{seed}", "care-bn", env_id, seed, care)
+            exact_run(tmp_path / "runs" / f"a{env_id}{seed}", "ann", env_id, seed, ann, neuron="none")
+    exact_run(tmp_path / "runs" / "t", "tab", "Ant-v4", 0, 50)
+    said = study("show", "main")
+    table = rows(said.stdout)
+    ours = {table[i - 1][0]: numbers for i, (_, source, *numbers) in enumerate(table) if source == "ours"}
+    assert ours["CaRe-BN"] == ["300 ± 100 (2)"] * 5 + ["50.00%"]
+    assert ours["ANN"] == ["200 ± 100 (2)"] * 5 + ["0.00%"]
+    assert ours["TABN"] == ["–", "50 ± 0 (1)", "–", "–", "–", "–"]  # no gain over some of the environments
+    assert "ours at 10,000 steps (0.00976 × the paper's)" in said.stdout
+    overall = next(row for row in table if row[0] == "CaRe-BN" and row[1] == "50.00%")
+    scores = {env: [1.0, 2.0] for env in MUJOCO}
+    middle, better = iqm(scores, MUJOCO), probability_of_improvement(scores, {e: [0.5, 1.5] for e in MUJOCO}, MUJOCO)
+    assert middle is not None
+    assert better is not None
+    assert middle.value == 1.5
+    assert better.value == 0.75
+    assert overall[2] == "50.00%"  # without the pendulum
+    assert overall[3].startswith("1.500 [")
+    assert overall[4].startswith("0.750 [")
+    assert overall[5] == f"{100 / 299:.2%}"  # of the last evaluations: 199 and 399
+    last = study("show", "main", "--score", "final")
+    assert "299 ± 100 (2)" in last.stdout
+
+
+def test_problems_are_a_sentence_each_and_the_rest_is_shown(tmp_path: Path, study) -> None:
+    runs = tmp_path / "runs"
+    exact_run(runs / "good", "bn", "Hopper-v4", 0, 77)
+    exact_run(runs / "short", "care-bn", "Hopper-v4", 0, 5)
+    write_run(runs / "long", "care-bn", "Hopper-v4", 1, total=20_000)
+    exact_run(runs / "corrupt", "care-bn", "Ant-v4", 0, 5)
+    (runs / "corrupt" / "config.json").write_text("{")
+    write_run(runs / "begun", "bn", "Ant-v4", 0, total=20_000, done=5_000)
+    said = study("show", "exploration")
+    assert said.returncode == 0
+    complaints = said.stderr.splitlines()
+    assert len(complaints) == 2
+    assert "corrupt" in complaints[0]
+    assert "CaRe-BN on Hopper-v4 has runs at several budgets (10,000 steps and 20,000 steps)" in complaints[1]
+    table = {row[0]: row for row in rows(said.stdout)}
+    assert table["BN"][5] == "77 ± 0 (1)"
+    assert table["BN"][3] == "– (begun, 25%)"
+    assert table["CaRe-BN"][5] == "mixed budgets"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["show", "mian"], "unknown study 'mian': did you mean 'main'?"),
+        (["show", "main", "--scale", "0"], "--scale must be above zero and finite, got 0"),
+        (["run", "main", "--scale", "-1"], "--scale must be above zero and finite, got -1"),
+        (["run", "main", "--seeds", "0"], "--seeds must be at least 1, got 0"),
+        (["run", "main", "--workers", "0"], "--workers must be at least 1, got 0"),
+        (["run", "main", "--envs", "Hoper-v4"], "did you mean 'Hopper-v4'"),
+    ],
+)
+def test_mistakes_are_one_sentence(words: list[str], told: str, tmp_path: Path, study) -> None:
+    said = study(*words)
+    assert said.returncode == 1
+    assert said.stderr.startswith("carebn: ")
+    assert said.stderr.count("\n") == 1
+    assert told in said.stderr
+    assert said.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unreachable_cluster_is_one_sentence(tmp_path: Path, study) -> None:
+    pytest.importorskip("ray")
+    said = study("run", *TINY, "--on", "ray", "--address", "127.0.0.1:1")
+    assert said.returncode == 1
+    assert said.stderr.startswith("carebn: no Ray cluster answers at 127.0.0.1:1 (")
+    assert said.stderr.count("\n") == 1
+
+
+def test_plan_stop_and_go_on(tmp_path: Path, study) -> None:
+    """A dry run tells what there is to do; Ctrl-C leaves a sweep that the same command completes."""
+    plan = study("run", *TINY, "--dry-run")
+    assert plan.returncode == 0
+    assert "2 runs, 0 complete, 2 to do" in plan.stdout
+    assert re.search(r"about \d+ s of one core, \d+ s with \d at a time: \d+ steps/s, from a short run of", plan.stdout)
+    assert not (tmp_path / "runs").exists()
+
+    command = [sys.executable, "-m", "carebn.cli", "study", "run", *TINY, "--workers", "1"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 250
+    while not list(tmp_path.glob("runs/*/config.json")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=250)
+    assert process.returncode == 130, err
+    assert "stopped: the same command goes on from here" in out
+    assert "Traceback" not in err
+
+    done = study("run", *TINY)
+    assert done.returncode == 0, done.stderr
+    assert "2 runs: 2 done, at 102 steps each, in runs" in done.stdout
+    assert len(list(tmp_path.glob("runs/*/policy.safetensors"))) == 2
+
+    again = study("run", *TINY, "--dry-run")
+    assert "2 runs, 2 complete, 0 to do" in again.stdout
+    more = study("run", *TINY[:-1], "2", "--dry-run")
+    assert "4 runs, 2 complete, 2 to do" in more.stdout
+    assert "steps/s, from runs that exist" in more.stdout
+    shown = study("show", "ann-td3", "--scale", "0.0001")
+    assert shown.stderr == ""
+    assert [row[2].endswith("(1)") for row in rows(shown.stdout) if row[1] == "ours"] == [True, True]
+
+
+def test_two_thousand_runs(tmp_path: Path) -> None:
+    """Shown in 20 s and 1 GB: a promise for this kind of machine, measured in processor time."""
+    methods = ["care-bn", "bn", "ca", "re", "tdbn", "tebn", "bntt", "tab", "pop-san", "ann"]
+    for i in range(2_000):
+        method, env_id, seed = methods[i % 10], MUJOCO[i // 10 % 5], i // 50
+        neuron = "none" if method == "ann" else "clif"
+        write_run(tmp_path / "runs" / f"{i:04d}", method, env_id, seed, total=100_000, episodes=200, neuron=neuron)
+    command = [sys.executable, "-m", "carebn.cli", "study", "show", "main"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    out = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    assert status == 0
+    assert "(40)" in out
+    assert usage.ru_utime + usage.ru_stime < 20
+    assert usage.ru_maxrss * 1024 < 1e9
