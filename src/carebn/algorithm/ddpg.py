@@ -1,6 +1,7 @@
 """DDPG: deep deterministic policy gradient (Lillicrap et al., 2016), with a spiking or an ordinary actor."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 from carebn.algorithm.base import ActorCritic, adam, descend, frozen_copy
 from carebn.algorithm.replay import Batch, ReplayBuffer
 from carebn.network import Actor, Critic
-from carebn.norm import polyak_
+from carebn.norm.polyak import Follower
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class DDPG(ActorCritic):
         self.updates = 0
         self.actor, self.critic = actor, critic
         self.actor_target, self.critic_target = frozen_copy(actor), frozen_copy(critic)
+        self._critic_follower = Follower(self.critic_target, critic, options.tau)
         self.actor_optimiser = adam(actor, options.actor_learning_rate)
         self.critic_optimiser = adam(critic, options.critic_learning_rate, options.critic_weight_decay)
 
@@ -45,8 +47,12 @@ class DDPG(ActorCritic):
     def next_batch(self, replay: ReplayBuffer, rng: np.random.Generator) -> Batch:
         return replay.sample(self.options.batch_size, rng, self.device)
 
+    @cached_property
+    def _actor_follower(self) -> Follower:
+        return Follower(self.actor_target, self.actor, self.options.tau)
+
     def follow_actor(self) -> None:
-        polyak_(self.actor_target, self.actor, self.options.tau)
+        self._actor_follower.step()
 
     def update(self, replay: ReplayBuffer, rng: np.random.Generator) -> dict[str, Tensor]:
         options = self.options
@@ -60,7 +66,7 @@ class DDPG(ActorCritic):
         actor_loss = -self.critic(obs, self.actor(obs)).mean()
         descend(self.actor_optimiser, actor_loss)
         self.follow_actor()
-        polyak_(self.critic_target, self.critic, options.tau)
+        self._critic_follower.step()
         self.updates += 1
         return {
             "losses/qf_loss": critic_loss.detach(),

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from carebn.algorithm.base import ActorCritic, adam, descend, frozen_copy, normal
 from carebn.algorithm.replay import ReplayBuffer
 from carebn.network import Actor, TwinCritic
-from carebn.norm import polyak_
+from carebn.norm.polyak import Follower
 
 LOG_STD_RANGE = (-20.0, 2.0)
 
@@ -64,6 +64,7 @@ class SAC(ActorCritic):
         self.updates = 0
         self.gaussian, self.critic = policy, critic
         self.critic_target = frozen_copy(critic)
+        self._critic_follower = Follower(self.critic_target, critic, options.tau)
         self.log_alpha = nn.ParameterDict({"value": nn.Parameter(torch.zeros(1, device=self.device))})
         self.target_entropy = -policy.actor.bounds.middle.numel()
         self.actor_optimiser = adam(policy, options.actor_learning_rate)
@@ -95,7 +96,7 @@ class SAC(ActorCritic):
         descend(self.actor_optimiser, actor_loss)
         alpha_loss = -(self.log_alpha["value"].exp() * (log_prob.detach() + self.target_entropy)).mean()
         descend(self.alpha_optimiser, alpha_loss)
-        polyak_(self.critic_target, self.critic, options.tau)
+        self._critic_follower.step()
         self.updates += 1
         return {
             "losses/qf_loss": critic_loss.detach(),

@@ -1,6 +1,7 @@
 """TD3: twin delayed deterministic policy gradient (Fujimoto et al., 2018), with a spiking or an ordinary actor."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 from carebn.algorithm.base import ActorCritic, adam, descend, frozen_copy, normal
 from carebn.algorithm.replay import Batch, ReplayBuffer
 from carebn.network import Actor, TwinCritic
-from carebn.norm import polyak_
+from carebn.norm.polyak import Follower
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class TD3(ActorCritic):
         self.options = options
         self.actor, self.critic = actor, critic
         self.actor_target, self.critic_target = frozen_copy(actor), frozen_copy(critic)
+        self._critic_follower = Follower(self.critic_target, critic, options.tau)
         self.actor_optimiser = adam(actor, options.actor_learning_rate)
         self.critic_optimiser = adam(critic, options.critic_learning_rate)
         self.updates = 0
@@ -47,8 +49,12 @@ class TD3(ActorCritic):
     def next_batch(self, replay: ReplayBuffer, rng: np.random.Generator) -> Batch:
         return replay.sample(self.options.batch_size, rng, self.device)
 
+    @cached_property
+    def _actor_follower(self) -> Follower:
+        return Follower(self.actor_target, self.actor, self.options.tau)
+
     def follow_actor(self) -> None:
-        polyak_(self.actor_target, self.actor, self.options.tau)
+        self._actor_follower.step()
 
     def update(self, replay: ReplayBuffer, rng: np.random.Generator) -> dict[str, Tensor]:
         options, bounds = self.options, self.actor.bounds
@@ -71,5 +77,5 @@ class TD3(ActorCritic):
             descend(self.actor_optimiser, actor_loss)
             losses["losses/actor_loss"] = actor_loss.detach()
             self.follow_actor()
-            polyak_(self.critic_target, self.critic, options.tau)
+            self._critic_follower.step()
         return losses

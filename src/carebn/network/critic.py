@@ -3,9 +3,11 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 
 class Critic(nn.Module):
@@ -34,10 +36,51 @@ class Critic(nn.Module):
         return x.squeeze(-1)
 
 
+class _TwinValues(torch.autograd.Function):
+    """Both critics' values [2, B] of x [B, in], with the gradients written out.
+
+    Each is one product in the layout of its parameter. Torch's own would be as many products but transposed ones, which
+    the optimiser could not use without a copy, and twice as many small operations around them.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *parameters: Tensor) -> Tensor:
+        layers = len(parameters) // 2
+        weights, biases = parameters[:layers], parameters[layers:]
+        both = torch.addmm(biases[0].flatten(), x, weights[0].flatten(0, 1).t())
+        h = both.view(x.shape[0], 2, -1).transpose(0, 1)
+        hidden = []
+        for weight, bias in zip(weights[1:], biases[1:], strict=True):
+            h = h.relu_()
+            hidden.append(h)
+            h = torch.baddbmm(bias, h, weight.transpose(1, 2))
+        ctx.save_for_backward(x, *hidden, *weights)
+        return h.squeeze(-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, *saved = ctx.saved_tensors
+        layers = (len(saved) + 1) // 2
+        hidden, weights = saved[: layers - 1], saved[layers - 1 :]
+        g = grad.unsqueeze(-1)
+        to_weights: list[Tensor] = []
+        to_biases: list[Tensor] = []
+        for h, weight in zip(reversed(hidden), reversed(weights[1:]), strict=True):
+            to_weights.append(torch.bmm(g.transpose(1, 2), h))
+            to_biases.append(g.sum(1, keepdim=True))
+            g = torch.ops.aten.threshold_backward(g * weight if g.shape[-1] == 1 else torch.bmm(g, weight), h, 0)
+        to_weights.append(torch.bmm(g.transpose(1, 2), x.expand(2, -1, -1)))
+        to_biases.append(g.sum(1, keepdim=True))
+        to_x = torch.bmm(g, weights[0]).sum(0) if ctx.needs_input_grad[0] else None
+        return to_x, *reversed(to_weights), *reversed(to_biases)
+
+
 class TwinCritic(nn.Module):
     """Two independent critics computed together: ``twin(obs, action) → q [2, B]``.
 
-    The first layer is one product with both critics' weights side by side, the others one batched product each.
+    The first layer is one product with both critics' weights side by side, the others one batched product each; the
+    gradients are first derivatives only.
     Weights start as two ``Critic``s would.
     """
 
@@ -53,12 +96,8 @@ class TwinCritic(nn.Module):
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:
         x = torch.cat([obs, action], -1)
-        first, *rest = zip(self.weights, self.biases, strict=True)
-        both = nn.functional.linear(x, first[0].flatten(0, 1), first[1].flatten())
-        x = both.view(*both.shape[:-1], 2, -1).transpose(0, 1)
-        for weight, bias in rest:
-            x = torch.baddbmm(bias, torch.relu(x), weight.transpose(1, 2))
-        return x.squeeze(-1)
+        values: Tensor = _TwinValues.apply(x, *self.weights, *self.biases)  # type: ignore[no-untyped-call]
+        return values
 
     def first(self, obs: Tensor, action: Tensor) -> Tensor:
         """The first critic alone, [B]: half the work where one value is enough."""
