@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sweep_cases import contents, tiny
 
-from carebn.study.executors import EXECUTORS, LocalExecutor, Place, RayExecutor, SlurmExecutor
+from carebn.study.executors import EXECUTORS, Place, RayExecutor, SlurmExecutor
 from carebn.study.sweep import Display, Sweep
 from carebn.study.worker import Order, train_cell
 from carebn.training import TrainConfig
@@ -156,8 +156,10 @@ def test_a_worker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
         time.sleep(0.05)
 
 
-def test_stopping_saves_every_run(tmp_path: Path) -> None:
-    executor = LocalExecutor(Place(workers=1))
+@pytest.mark.parametrize("on", ["local", "ray", "slurm"])
+def test_stopping_saves_every_run(on: str, tmp_path: Path) -> None:
+    pytest.importorskip({"local": "carebn", "ray": "ray", "slurm": "submitit"}[on])
+    executor = EXECUTORS[on](Place(on, workers=1, address="local" if on == "slurm" else None, runs=tmp_path))
     directory = tmp_path / "run"
     handle = executor.submit(Order(LONG.as_json(), str(directory)))
     deadline = time.monotonic() + 250
@@ -165,9 +167,10 @@ def test_stopping_saves_every_run(tmp_path: Path) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     executor.stop()
+    while (outcome := executor.outcome(handle)) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     executor.close()
-    outcome = executor.outcome(handle)
-    assert outcome is not None
     assert outcome.state == "interrupted"
     assert not is_locked(directory)
     assert list(directory.glob("checkpoint/0*"))
