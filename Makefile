@@ -1,5 +1,6 @@
 # make train        train a spiking agent with CaRe-BN, a few minutes; running it again resumes it
 # make test         lint, types and tests
+# make browser-test the report in a real browser; installs Debian's chromium and chromium-driver if they are missing
 # make kill-test    the full test of resuming: a dozen SIGKILLs per run, several minutes
 # make bench-actor  speed of the spiking actor beside its peers and the bare matrix products
 # make bench-training  speed of whole training steps beside Stable-Baselines3
@@ -10,7 +11,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test kill-test bench-actor bench-training clean
+.PHONY: train test browser-test kill-test bench-actor bench-training clean
 
 train: $(VENV)/.installed
 	$(RUN)/carebn train --env-id InvertedDoublePendulum-v4 --algo td3 --method care-bn --neuron clif \
@@ -22,6 +23,11 @@ test: $(VENV)/.installed-for-tests
 	$(RUN)/ruff check .
 	$(RUN)/mypy
 	$(RUN)/python -m pytest
+
+browser-test: $(VENV)/.installed-for-tests
+	@command -v chromedriver >/dev/null || { apt-get update -q && apt-get install -y -q chromium chromium-driver; } \
+		|| { echo "make browser-test needs Chromium with its chromedriver: install the packages chromium and chromium-driver"; exit 1; }
+	$(RUN)/python -m pytest tests/study/test_report_browser.py
 
 kill-test: $(VENV)/.installed-for-tests
 	CAREBN_KILLS=12 $(RUN)/python -m pytest tests/training/test_resume.py
