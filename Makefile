@@ -1,9 +1,11 @@
 # make train        train a spiking agent with CaRe-BN, a few minutes; running it again resumes it
 # make test         lint, types and tests
+# make browser-test the report in a real browser; installs Debian's chromium and chromium-driver if they are missing
 # make kill-test    the full test of resuming: a dozen SIGKILLs per run, several minutes
 # make presets      train every method of the comparison for 3,000 steps and evaluate it, about ten minutes
 # make bench-actor  speed of the spiking actor beside its peers and the bare matrix products
 # make bench-training  speed of whole training steps beside Stable-Baselines3
+# make bench-deploy  speed of one action of the deployed policy
 # Each sets up its own virtual environment in .venv on first use.
 
 PYTHON ?= python3
@@ -11,7 +13,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test kill-test presets bench-actor bench-training clean
+.PHONY: train test browser-test kill-test presets bench-actor bench-training bench-deploy clean
 
 train: $(VENV)/.installed
 	$(RUN)/carebn train --env-id InvertedDoublePendulum-v4 --algo td3 --method care-bn --neuron clif \
@@ -23,6 +25,11 @@ test: $(VENV)/.installed-for-tests
 	$(RUN)/ruff check .
 	$(RUN)/mypy
 	$(RUN)/python -m pytest
+
+browser-test: $(VENV)/.installed-for-tests
+	@command -v chromedriver >/dev/null || { apt-get update -q && apt-get install -y -q chromium chromium-driver; } \
+		|| { echo "make browser-test needs Chromium with its chromedriver: install the packages chromium and chromium-driver"; exit 1; }
+	$(RUN)/python -m pytest tests/study/test_report_browser.py
 
 kill-test: $(VENV)/.installed-for-tests
 	CAREBN_KILLS=12 $(RUN)/python -m pytest tests/training/test_resume.py
@@ -36,6 +43,9 @@ presets: $(VENV)/.installed
 
 bench-training: $(VENV)/.installed-for-tests
 	$(RUN)/python benchmarks/bench_training.py --out results/bench_training.json
+
+bench-deploy: $(VENV)/.installed-for-tests
+	$(RUN)/python benchmarks/bench_deploy.py --out results/bench_deploy.json
 
 bench-actor: $(VENV)/.installed-for-tests
 	$(RUN)/python benchmarks/bench_actor.py --out results/bench_actor.json

@@ -10,7 +10,7 @@ import tyro
 
 @dataclass(frozen=True)
 class Distributions:
-    """Draw what reaches a normaliser and what it believes, from the last checkpoint of runs. It changes nothing."""
+    """Draw what reaches a normaliser and what it believes, from the last checkpoint of runs, which stay as they are."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Run directories, a row of the figure each."""

@@ -221,6 +221,13 @@ def _versions(path: Path) -> dict[str, str]:
 
 
 def _measures(directory: Path) -> dict[str, list[dict[str, Any]]]:
-    """Rows by the name of the measurement."""
-    paths = sorted(directory.glob("measure-*.jsonl"))
-    return {path.stem.removeprefix("measure-"): _rows(path.read_bytes()) for path in paths}
+    """Rows by the name of the measurement: a step, and lists of numbers, one per layer."""
+    found = {}
+    for path in sorted(directory.glob("measure-*.jsonl")):
+        rows = _rows(path.read_bytes())
+        for row in rows:
+            lists = [value for name, value in row.items() if name != "step"]
+            if type(row["step"]) is not int or not all(isinstance(x, float | int) for values in lists for x in values):
+                raise ValueError(f"{path.name} holds something else than measurements")
+        found[path.stem.removeprefix("measure-")] = rows
+    return found

@@ -90,7 +90,7 @@ def exploration_traces(runs: Sequence[RunRecord], bins: int) -> list[Trace]:
         if not run.episode_steps:
             continue
         width = run.total / bins
-        place = np.minimum((np.asarray(run.episode_steps) - 1) // width, bins - 1).astype(int)
+        place = np.clip((np.asarray(run.episode_steps) - 1) // width, 0, bins - 1).astype(int)
         count = np.bincount(place, minlength=bins)
         total = np.bincount(place, run.episode_returns, minlength=bins)
         filled = np.flatnonzero(count)

@@ -26,7 +26,7 @@ def render_markdown(runs: Runs, environments: dict[str, list[Line]], views: list
         blocks += _view(view)
     if absent:
         missing = ", ".join(f"{study.where} (`carebn study run {study.name}`)" for study in absent)
-        blocks.append(f"Without complete runs here: {missing}.")
+        blocks.append(f"Nothing to show here: {missing}.")
     return "\n\n".join(blocks) + "\n"
 
 

@@ -448,7 +448,7 @@
     }
     if (data.absent.length) {
       const box = make(section, "details");
-      make(box, "summary", `${data.absent.length} tables and figures of the paper have no complete runs here`);
+      make(box, "summary", `${data.absent.length} tables and figures of the paper have nothing to show here`);
       const list = make(box, "ul", null, { className: "plain" });
       for (const study of data.absent) {
         const item = make(list, "li", `${study.where}: ${study.title} `);

@@ -66,7 +66,10 @@ class _Packer:
     ) -> dict[str, Any]:
         records = runs.records
         complete = sum(run.complete for run in records)
-        hours = sum(run.seconds for run in records) / 3600
+        seconds = sum(run.seconds for run in records)
+        spent = (
+            (f"{seconds / 3600:,.1f}", "hours of training") if seconds >= 3600 else (f"{seconds / 60:.0f}", "minutes")
+        )
         packed_runs = [self.run(run) for run in records]
         packed_environments = [
             {"id": env, "lines": [self.line(line) for line in lines]} for env, lines in environments.items()
@@ -80,7 +83,7 @@ class _Packer:
                 [f"{complete:,}", "complete"],
                 [f"{len(environments):,}", "environments" if len(environments) != 1 else "environment"],
                 [f"{sum(run.step for run in records):,}", "environment steps"],
-                [f"{hours:,.1f}", "hours of training"],
+                list(spent),
             ],
             "problems": runs.problems,
             "environments": packed_environments,

@@ -35,6 +35,7 @@ from carebn.study.statistics import (
 POINTS = 100  # of a curve
 BINS = 50  # of exploration returns
 PAPER_STEPS = 1_025_000
+STEPS_OF_THE_COST = 5_000
 
 
 @dataclass(frozen=True)
@@ -184,6 +185,21 @@ def _published(study: Study, row: Row | None) -> dict[str, float]:
     return {env: number.mean for env, number in zip(study.envs_of(row), row.published, strict=True)}
 
 
+def _cost(gathered: Gathered) -> View:
+    """Time per 5000 steps of whole runs on the machine that made them; their memory is not recorded."""
+    study = gathered.study
+    rows = []
+    for row in study.rows:
+        cells = [gathered.cell(row, env) for env in study.envs_of(row)]
+        speeds = [run.speed for cell in cells for run in cell.complete if run.speed]
+        seconds = mean_and_std([STEPS_OF_THE_COST / speed for speed in speeds]) if speeds else None
+        time, memory = row.published
+        unfinished = sum(len(cell.unfinished) for cell in cells)
+        numbers = [Number(seconds, len(speeds), unfinished, time), Number(None, 0, 0, memory)]
+        rows.append(TableRow(row.label, numbers, []))
+    return _view(gathered, table=Table(list(study.columns), [], rows, study.decimals))
+
+
 # --- bars -------------------------------------------------------------------------------------------------------------
 
 
@@ -287,6 +303,7 @@ def _wasserstein(gathered: Gathered) -> View:
 
 BUILDERS: dict[str, Callable[[Gathered], View]] = {
     "returns": _returns,
+    "cost": _cost,
     "relative-variance": _relative_variance,
     "normalised-maximum": _normalised_maximum,
     "curves": _curves,

@@ -1,0 +1,205 @@
+"""``carebn report``: every format, every mistake in one sentence, and thousands of runs in seconds."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from fake_runs import write_run
+
+from carebn import cli
+from carebn.commands.report import Config, run
+from carebn.study.report.explorer import explore
+from carebn.study.report.figures import study_figure, write_figures
+from carebn.study.report.page import embedded_json
+from carebn.study.report.views import view_studies
+from carebn.study.runs import read_runs
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def carebn(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path):
+    """Runs the command in this process, in ``tmp_path``."""
+    monkeypatch.chdir(tmp_path)
+    for library in ("OMP", "MKL", "OPENBLAS", "NUMBA"):
+        monkeypatch.setenv(f"{library}_NUM_THREADS", "1")  # so that what it sets is put back afterwards
+
+    def call(*words: str) -> Said:
+        monkeypatch.setattr(sys, "argv", ["carebn", *words])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        out, err = capfd.readouterr()
+        assert "Traceback" not in err
+        return Said(stop.value.code if isinstance(stop.value.code, int) else 0, out, err)
+
+    return call
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    for seed in range(2):
+        write_run(tmp_path / "runs" / f"care{seed}", seed=seed, wasserstein=True)
+        write_run(tmp_path / "runs" / f"ann{seed}", "ann", seed=seed, neuron="none", level=900)
+    return tmp_path / "runs"
+
+
+def test_the_page_is_one_file_that_names_no_other(runs: Path, tmp_path: Path) -> None:
+    assert run(Config(runs=(runs,), out=tmp_path / "deep" / "r.html")) == 0
+    page = (tmp_path / "deep" / "r.html").read_text()
+    for word in ("http:", "https:", "src=", "@import", "url(", "{{"):
+        assert word not in page.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert [e["id"] for e in data["environments"]] == ["Hopper-v4"]
+    assert len(data["runs"]) == 4
+    # The same runs, the same page.
+    run(Config(runs=(runs,), out=tmp_path / "again.html"))
+    assert (tmp_path / "again.html").read_text() == page
+
+
+def test_embedded_json_cannot_leave_its_element() -> None:
+    data = {"name": "</script><!--<script>&\u2028"}
+    text = embedded_json(data)
+    assert not set("<>&\u2028") & set(text)
+    assert json.loads(text) == data
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        embedded_json(float("nan"))
+
+
+def test_markdown(runs: Path, tmp_path: Path) -> None:
+    write_run(runs / "odd", method="a|b<img>`x`\n# head", seed=0)
+    assert run(Config(runs=(runs,), out=tmp_path / "r.md", format="md")) == 0
+    text = (tmp_path / "r.md").read_text()
+    assert "### Table 1: Max average returns" in text
+    assert "paper 3586 ± 49" in text
+    assert "| a\\|b&lt;img>\\`x\\` # head |" in text
+    assert "\n# head" not in text
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
+        assert (
+            len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
+        )  # as many columns in all rows
+
+
+@pytest.mark.parametrize(("kind", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_figures(runs: Path, tmp_path: Path, kind: str, magic: bytes, recwarn: pytest.WarningsRecorder) -> None:
+    write_run(runs / "odd", method="$x_", env_id="My/$Odd <env>", seed=0)
+    records = read_runs([runs], episodes=True, measures=True).records
+    views = [view for view in view_studies(records)[0] if view.study.name in ("main", "ablation", "exploration")]
+    for directory in ("figures", "again"):
+        (tmp_path / directory).mkdir()
+        written = write_figures(explore(records), views, tmp_path / directory, kind)
+    assert not recwarn.list
+    assert [path.name for path in written] == [
+        f"study-main.{kind}", f"study-exploration.{kind}", f"study-ablation.{kind}", f"curves-Hopper-v4.{kind}",
+        f"curves-My-Odd-env.{kind}",
+    ]  # fmt: skip
+    for path in written:
+        assert path.read_bytes().startswith(magic)
+        assert path.read_bytes() == (tmp_path / "figures" / path.name).read_bytes()  # the same runs, the same file
+
+
+def test_every_study_has_a_figure(tmp_path: Path) -> None:
+    """Drawn, not written: nothing may go wrong with few runs or with none of a row."""
+    for method, neuron in (("ann", "none"), ("care-bn", "clif"), ("bn", "clif")):
+        for env in ("InvertedDoublePendulum-v4", "Hopper-v4", "Ant-v4"):
+            write_run(tmp_path / f"{method}{env}", method, env, neuron=neuron, wasserstein=True)
+    views, _ = view_studies(read_runs([tmp_path], episodes=True, measures=True).records)
+    for view in views:
+        figure = study_figure(view)
+        assert figure.axes or figure.texts, view.study.name
+
+
+# --- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_corrupt_run_is_named_and_the_rest_is_rendered(runs: Path, tmp_path: Path, carebn) -> None:
+    (runs / "care0" / "config.json").write_text("{")
+    (runs / "ann0" / "metrics.jsonl").write_bytes(b'{"eval/mean_return": \xff}\n')
+    (runs / "ann1" / "measure-wasserstein.jsonl").write_text("[]\n{}\n")
+    done = carebn("report", str(runs), "--out", "r.html")
+    assert done.code == 0
+    sentences = done.err.splitlines()
+    assert len(sentences) == 3
+    assert all(s.startswith(f"carebn: {runs}") and s.endswith("; it is left out") for s in sentences)
+    page = (tmp_path / "r.html").read_text()
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert [r["name"] for r in data["runs"]] == ["care1"]
+    assert len(data["problems"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["nowhere"], "nowhere is not a directory"),
+        (["empty"], "there is no run in empty; make one with carebn train"),
+        (["bad"], "there is no readable run in bad"),
+        ([], "runs is not a directory"),
+        (["good", "--format", "pgn"], "unknown format 'pgn': did you mean 'png'?"),
+        (["good", "--out", "good"], "cannot write good (it is a directory); choose another --out"),
+        (["good", "--out", "file/r.html"], "cannot write file/r.html ("),
+        (["good", "--out", "/proc/r.html"], "cannot write /proc/r.html ("),
+        (["good", "--out", "file", "--format", "png"], "cannot write file ("),
+    ],
+)
+def test_mistakes_are_one_sentence(tmp_path: Path, carebn, words: list[str], told: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "config.json").write_text("[]")
+    (tmp_path / "file").write_text("")
+    write_run(tmp_path / "good" / "a")
+    done = carebn("report", *words)
+    assert done.code == 1
+    last = done.err.splitlines()[-1]
+    assert last.startswith("carebn: ")
+    assert told in last
+    assert done.out == ""
+
+
+# --- many runs --------------------------------------------------------------------------------------------------------
+
+PROBE = """
+import resource, sys
+from carebn import cli
+try:
+    cli.main()
+finally:
+    print("peak MiB", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, file=sys.stderr)
+"""
+
+
+def test_two_thousand_runs(tmp_path: Path) -> None:
+    """At the paper's budget: 205 evaluations and as many hundred training episodes each."""
+    methods = ("ann", "pop-san", "mdc-san", "bn", "tdbn", "bntt", "tebn", "tab", "ca", "care-bn")
+    for method in methods:
+        for env in ("InvertedDoublePendulum-v4", "Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4"):
+            neuron = {"ann": "none", "mdc-san": "dn"}.get(method, "clif")
+            where = tmp_path / "runs" / f"{method}-{env}"
+            first = write_run(where / "0", method, env, 0, total=1_025_000, neuron=neuron, episodes=1000)
+            config = json.loads((first / "config.json").read_text())
+            for seed in range(1, 40):
+                copy = where / str(seed)
+                shutil.copytree(
+                    first, copy, copy_function=os.link
+                )  # the numbers may repeat; reading them costs the same
+                (copy / "config.json").unlink()
+                (copy / "config.json").write_text(json.dumps({**config, "seed": seed}))
+    before = os.times()
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, "report", "runs", "--out", "r.html"], cwd=tmp_path, capture_output=True, text=True
+    )
+    spent = os.times().children_user - before.children_user
+    assert done.returncode == 0, done.stderr
+    data = json.loads((tmp_path / "r.html").read_text().split('id="data">')[1].split("</script>")[0])
+    assert len(data["runs"]) == 2000
+    assert (tmp_path / "r.html").stat().st_size < 8 * 1024**2
+    assert spent < 20  # seconds of one core: what it takes where nothing else runs
+    assert int(done.stderr.split("peak MiB")[1]) < 1024

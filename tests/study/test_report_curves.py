@@ -1,0 +1,102 @@
+"""Curves over seeds: against hand-worked numbers and a slow bootstrap."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_runs import write_run
+
+from carebn.study.report.curves import (
+    exploration_traces,
+    mean_curve,
+    stratified_curve,
+    thinned,
+    wasserstein_traces,
+)
+from carebn.study.report.explorer import explore
+from carebn.study.runs import read_run, read_runs
+
+
+def test_mean_std_and_number_of_runs() -> None:
+    curve = mean_curve([([10, 20], [1.0, 2.0]), ([10, 20, 30], [3.0, 6.0, 9.0])], 100)
+    assert curve is not None
+    assert curve.x == [10, 20, 30]
+    assert curve.mean == [2.0, 4.0, 9.0]
+    assert curve.std == [1.0, 2.0, 0.0]
+    assert curve.runs == [2, 2, 1]
+    # Of two runs a resample is (1, 1), (1, 3), (3, 1) or (3, 3): 2.5 and 97.5 % are the ends.
+    assert (curve.low[0], curve.high[0]) == (1.0, 3.0)
+    assert curve.low[2] == curve.high[2] == 9.0  # one run has no interval
+
+
+def test_interval_against_a_slow_bootstrap() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(8, 3))
+    curve = mean_curve([([1, 2, 3], list(row)) for row in values], 100)
+    assert curve is not None
+    for column in range(3):
+        means = [np.mean([values[rng.integers(8), column] for _ in range(8)]) for _ in range(4_000)]
+        low, high = np.percentile(means, [2.5, 97.5])
+        assert curve.low[column] == pytest.approx(low, abs=0.08)
+        assert curve.high[column] == pytest.approx(high, abs=0.08)
+
+
+def test_strata_count_equally_and_only_where_all_have_values() -> None:
+    first = [([1, 2, 3], [0.0, 0.0, 0.0])] * 3
+    second = [([2, 3, 4], [4.0, 8.0, 9.0]), ([2, 3], [6.0, 8.0])]
+    curve = stratified_curve([first, second], 100)
+    assert curve is not None
+    assert curve.x == [2, 3]
+    assert curve.mean == [2.5, 4.0]  # not weighed by the number of runs
+    assert (curve.low[0], curve.high[0]) == (2.0, 3.0)
+    assert stratified_curve([first, []], 100) is None
+    assert stratified_curve([], 100) is None
+    assert mean_curve([], 100) is None
+
+
+def test_thinning_keeps_the_ends_and_real_steps() -> None:
+    steps = list(range(5, 1005, 5))
+    kept = thinned(steps, 40)
+    assert len(kept) == 40
+    assert (kept[0], kept[-1]) == (5, 1000)
+    assert set(kept) <= set(steps)
+    assert thinned(steps, 500) == steps
+
+
+def test_exploration_is_averaged_over_stretches_of_training(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "a", total=100, episodes=0), episodes=True)
+    run.episode_steps.extend([10, 25, 26, 100])
+    run.episode_returns.extend([1.0, 3.0, 10.0, 7.0])
+    [(steps, values)] = exploration_traces([run], 4)
+    assert steps == [25, 50, 100]  # nothing ended between 50 and 75
+    assert values == [2.0, 10.0, 7.0]
+    assert exploration_traces([read_run(write_run(tmp_path / "b"))], 4) == []
+
+
+def test_wasserstein_skips_what_is_not_a_number(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "a"))
+    run.measures["wasserstein"] = [
+        {"step": 1, "before": [0.5, float("nan")], "after": [0.1, 0.2]},
+        {"step": 2, "before": [0.4, 0.3], "after": [0.1, 0.2]},
+    ]
+    assert wasserstein_traces([run], 0, "before") == [((1, 2), (0.5, 0.4))]
+    assert wasserstein_traces([run], 1, "before") == [((2,), (0.3,))]
+    assert wasserstein_traces([run], 2, "before") == []
+
+
+def test_lines_are_told_apart(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", seed=0)
+    write_run(tmp_path / "b", seed=1)
+    write_run(tmp_path / "c", seed=0, total=25_000)
+    write_run(tmp_path / "d", seed=0, method="ann", neuron="none")
+    write_run(tmp_path / "e", seed=0, env_id="My-v0", method="mine", done=0)
+    found = explore(read_runs([tmp_path], episodes=True).records)
+    labels = {env: [line.label for line in lines] for env, lines in found.items()}
+    assert labels == {
+        "Hopper-v4": ["CaRe-BN, total_timesteps 20000", "CaRe-BN, total_timesteps 25000", "ANN"],
+        "My-v0": ["mine"],
+    }
+    first = found["Hopper-v4"][0]
+    assert (first.seeds, first.complete) == (2, 2)
+    unfinished = found["My-v0"][0]
+    assert (unfinished.seeds, unfinished.evaluation, unfinished.best) == (0, None, None)
