@@ -18,16 +18,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-for library in ("OMP", "MKL", "OPENBLAS", "NUMBA"):
+for library in ("OMP", "MKL", "OPENBLAS", "NUMBA"):  # read when a library is loaded, so before that
     os.environ[f"{library}_NUM_THREADS"] = "1"
 
-import numpy as np
-import torch
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
 
-from carebn.deploy import DeployedPolicy
-from carebn.deploy.folding import fold
-from carebn.network import SpikingActor
-from carebn.network.inference import FastActor
+from carebn.deploy import DeployedPolicy  # noqa: E402
+from carebn.deploy.folding import fold  # noqa: E402
+from carebn.network import SpikingActor  # noqa: E402
+from carebn.network.inference import FastActor  # noqa: E402
 
 OBS, ACTIONS, ROUNDS = 27, 8, 3000
 
