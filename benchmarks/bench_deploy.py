@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-for library in ("OMP", "MKL", "OPENBLAS", "NUMBA"):
+for library in ("OMP", "MKL", "OPENBLAS", "NUMBA"):  # read when a library is loaded, so before that
     os.environ[f"{library}_NUM_THREADS"] = "1"
 
 import numpy as np  # noqa: E402

@@ -135,7 +135,7 @@ def test_silent_neurons_cost_nothing():
     expected = x @ weight
     weight[~x.any(0)] = np.nan
     z = np.zeros((5, 13))
-    _add_rows(x, 5, weight, z, np.empty(CHUNK + 1, np.int64))
+    _add_rows(x, 5, weight, z, np.empty(CHUNK + 1, np.uint64))
     np.testing.assert_allclose(z, expected, atol=1e-12)
     z[:] = 0
     _add_values(x, 5, weight, z)

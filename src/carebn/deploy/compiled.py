@@ -68,25 +68,25 @@ def _constants(layer: Layer) -> list[float]:
 # Rows are named by number, not cut out: making an array for a row takes longer than adding it.
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _add_four(z: Any, t: int, weight: Any, a: int, b: int, c: int, d: int) -> None:
     for f in range(weight.shape[1]):
         z[t, f] += (weight[a, f] + weight[b, f]) + (weight[c, f] + weight[d, f])
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _add_two(z: Any, t: int, weight: Any, a: int, b: int) -> None:
     for f in range(weight.shape[1]):
         z[t, f] += weight[a, f] + weight[b, f]
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _add_one(z: Any, t: int, weight: Any, a: int) -> None:
     for f in range(weight.shape[1]):
         z[t, f] += weight[a, f]
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _add_scaled(z: Any, t: int, weight: Any, a: int, factor: float) -> None:
     for f in range(weight.shape[1]):
         z[t, f] += factor * weight[a, f]
@@ -217,7 +217,7 @@ def _decide(
     signals = np.empty((2, steps, widest))
     currents = np.empty((steps, widest))
     state = np.empty((3, widest))
-    fired = np.empty(CHUNK + 1, np.int64)
+    fired = np.empty(CHUNK + 1, np.uint64)  # unsigned: a negative index would have to be looked for
     for b in range(len(obs)):
         _encode(obs[b], offset, divisor, mean, precision, numbers, plan, signals[0])
         in_steps = steps if coding == SPIKES else 1
