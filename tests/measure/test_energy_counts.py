@@ -1,5 +1,7 @@
 """Operations: against the paper's table, SpikingJelly's counter, slow loops and numbers worked by hand."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -53,9 +55,10 @@ def test_the_papers_averages() -> None:
     assert f"{spiking:.2f}" == "16.48"
 
 
-def test_the_papers_tasks_have_these_sizes() -> None:
+def test_the_papers_tasks_have_these_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from carebn.training.environment import make_env, spaces_of
 
+    monkeypatch.chdir(tmp_path)  # where MuJoCo leaves a log file
     for env_id, (obs_dim, actions) in TASKS.items():
         env = make_env(env_id)
         spaces = spaces_of(env, env_id)
