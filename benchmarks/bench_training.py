@@ -84,6 +84,8 @@ def our_run(env_id: str, method: str, threads: int, directory: Path) -> Any:
         quiet=True,
     )
     run = Run(config)
+    run._check_directory()
+    run.directory.mkdir(parents=True, exist_ok=True)
     run._open()
     for _ in range(1010):
         run._one_step()
@@ -207,6 +209,8 @@ def overhead(steps: int) -> dict[str, float]:
         run = Run(
             TrainConfig(env_id="Ant-v4", threads=1, learning_starts=5000, run_dir=Path(scratch) / "r", quiet=True)
         )
+        run._check_directory()
+        run.directory.mkdir(parents=True, exist_ok=True)
         run._open()
         for _ in range(5000):
             run._one_step()
