@@ -1,7 +1,7 @@
 # make train        train a spiking agent with CaRe-BN, a few minutes; running it again resumes it
 # make test         lint, types and tests
 # make kill-test    the full test of resuming: a dozen SIGKILLs per run, several minutes
-# make presets      train every method of the comparison for 3,000 steps and evaluate it, about ten minutes
+# make presets      train every method of the comparison for 3,000 steps and evaluate it, several minutes
 # make bench-actor  speed of the spiking actor beside its peers and the bare matrix products
 # make bench-training  speed of whole training steps beside Stable-Baselines3
 # Each sets up its own virtual environment in .venv on first use.
