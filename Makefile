@@ -2,7 +2,7 @@
 # make test         lint, types and tests
 # make browser-test the report in a real browser; installs Debian's chromium and chromium-driver if they are missing
 # make kill-test    the full test of resuming: a dozen SIGKILLs per run, several minutes
-# make presets      train every method of the comparison for 3,000 steps and evaluate it, about ten minutes
+# make presets      train every method of the comparison for 3,000 steps and evaluate it, several minutes
 # make bench-actor  speed of the spiking actor beside its peers and the bare matrix products
 # make bench-training  speed of whole training steps beside Stable-Baselines3
 # make bench-deploy  speed of one action of the deployed policy
