@@ -1,6 +1,7 @@
 """The same runs on local processes, a real Ray cluster and submitit: the same files, even if a worker is killed."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,14 +12,15 @@ from pathlib import Path
 import pytest
 from sweep_cases import contents, tiny
 
-from carebn.study.executors import EXECUTORS, LocalExecutor, Place, RayExecutor, SlurmExecutor
+from carebn.study.executors import EXECUTORS, Place, RayExecutor, SlurmExecutor
 from carebn.study.sweep import Display, Sweep
 from carebn.study.worker import Order, train_cell
 from carebn.training import TrainConfig
 from carebn.training.lock import is_locked
 
-# Two kinds of agent; the long one is there to be killed half-way.
+# Two kinds of agent; and two runs long enough to be killed or stopped half-way.
 CONFIGS = [tiny(), tiny(method="care-bn", env_id="InvertedDoublePendulum-v4", seed=1, measure=("wasserstein",))]
+HALF_WAY = tiny(total_timesteps=1500, eval_interval=750, checkpoint_interval=50)
 LONG = tiny(total_timesteps=20_000, eval_interval=20_000, checkpoint_interval=200)
 
 
@@ -78,19 +80,15 @@ def test_what_is_complete_is_left_alone(local: Path) -> None:
     assert before == {name: (local / name / "timing.jsonl").read_bytes() for name in before}
 
 
-def kill_half_way(directory: Path, process: int | None = None) -> int:
-    """SIGKILL to the process that trains in ``directory``, once it has made a checkpoint."""
+def wait_for_checkpoint(directory: Path) -> None:
     deadline = time.monotonic() + 250
     while not list(directory.glob("checkpoint/0*")):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    found = process or holder(directory)
-    os.kill(found, signal.SIGKILL)
-    return found
 
 
 def holder(directory: Path) -> int:
-    """Who has the lock."""
+    """The process that trains there: it has the lock."""
     inode = (directory / ".lock").stat().st_ino
     for line in Path("/proc/locks").read_text().splitlines():
         words = line.split()
@@ -99,19 +97,40 @@ def holder(directory: Path) -> int:
     raise AssertionError("nobody is training")
 
 
-def test_a_killed_worker_is_tried_again_and_ends_identical(tmp_path: Path) -> None:
-    config = tiny(total_timesteps=600, eval_interval=300, checkpoint_interval=50)
-    undisturbed = tmp_path / "undisturbed"
-    assert train_cell(Order(config.as_json(), str(undisturbed))).state == "done"
-    directory = tmp_path / "sweep" / config.name()
-    killer = threading.Thread(target=kill_half_way, args=(directory,))
+def parent(process: int) -> int:
+    return int(re.findall(r"^PPid:\s+(\d+)", Path(f"/proc/{process}/status").read_text(), re.M)[0])
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("undisturbed") / "run"
+    assert train_cell(Order(HALF_WAY.as_json(), str(directory))).state == "done"
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("on", "said"), [("local", "killed by SIGKILL; trying again from step"), ("ray", "Ray: WorkerCrashedError; trying")]
+)
+def test_a_killed_worker_is_tried_again_and_ends_identical(
+    on: str, said: str, undisturbed: Path, tmp_path: Path
+) -> None:
+    """On Ray it is Ray's own worker that is killed, and what it had started must not outlive it."""
+    pytest.importorskip({"local": "carebn", "ray": "ray"}[on])
+    directory = tmp_path / HALF_WAY.name()
+
+    def kill() -> None:
+        wait_for_checkpoint(directory)
+        process = holder(directory)
+        os.kill(parent(process) if on == "ray" else process, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
     killer.start()
-    made, said = sweep(Place(runs=tmp_path / "sweep"), [config])
+    made, heard = sweep(Place(on, workers=1, runs=tmp_path), [HALF_WAY])
     killer.join()
     assert made.jobs[0].state == "done"
     assert made.jobs[0].retries == 1
-    assert "killed by SIGKILL; trying again from step" in said[0]
-    assert "from step 0" not in said[0]  # from a checkpoint
+    assert said in heard[0]
+    assert "from step 0" not in heard[0]  # from a checkpoint
     assert contents(directory) == contents(undisturbed)
 
 
@@ -147,27 +166,29 @@ def test_a_worker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
         f"train_cell(Order(tiny(total_timesteps=10**6, checkpoint_interval=100).as_json(), {str(tmp_path / 'run')!r}))"
     )
     path = f"{Path(__file__).parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    parent = subprocess.Popen(["python", "-c", code], env=os.environ | {"PYTHONPATH": path})
-    kill_half_way(tmp_path / "run", parent.pid)
-    parent.wait()
+    starter = subprocess.Popen(["python", "-c", code], env=os.environ | {"PYTHONPATH": path})
+    wait_for_checkpoint(tmp_path / "run")
+    starter.kill()
+    starter.wait()
     deadline = time.monotonic() + 20
     while is_locked(tmp_path / "run"):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
-def test_stopping_saves_every_run(tmp_path: Path) -> None:
-    executor = LocalExecutor(Place(workers=1))
+@pytest.mark.parametrize("on", ["local", "ray", "slurm"])
+def test_stopping_saves_every_run(on: str, tmp_path: Path) -> None:
+    pytest.importorskip({"local": "carebn", "ray": "ray", "slurm": "submitit"}[on])
+    executor = EXECUTORS[on](Place(on, workers=1, address="local" if on == "slurm" else None, runs=tmp_path))
     directory = tmp_path / "run"
     handle = executor.submit(Order(LONG.as_json(), str(directory)))
-    deadline = time.monotonic() + 250
-    while not list(directory.glob("checkpoint/0*")):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for_checkpoint(directory)
+    deadline = time.monotonic() + 60
     executor.stop()
+    while (outcome := executor.outcome(handle)) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     executor.close()
-    outcome = executor.outcome(handle)
-    assert outcome is not None
     assert outcome.state == "interrupted"
     assert not is_locked(directory)
     assert list(directory.glob("checkpoint/0*"))

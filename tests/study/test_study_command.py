@@ -17,7 +17,7 @@ from carebn import cli
 from carebn.study.paper import MUJOCO, STUDIES
 from carebn.study.statistics import iqm, probability_of_improvement
 
-TINY = ["ann-td3", "--envs", "InvertedDoublePendulum", "--scale", "0.0001", "--seeds", "1"]
+TINY = ["ann-td3", "--envs", "IDP", "--scale", "0.0001", "--seeds", "1"]
 
 
 class Said(NamedTuple):

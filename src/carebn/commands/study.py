@@ -1,6 +1,7 @@
 """``carebn study``."""
 
 import os
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from carebn.errors import unknown_name
-from carebn.study.paper import FIGURES, STUDIES, TABLES, find_study
+from carebn.study.paper import FIGURES, IDP, STUDIES, TABLES, find_study
 from carebn.study.records import Study
 
 if TYPE_CHECKING:  # loads torch, which listing studies and --help do without
@@ -136,6 +137,8 @@ def _run(config: RunStudy) -> int:
         sweep = Sweep(configs, config.runs, display)
         if sweep.open_jobs:
             executor = EXECUTORS[config.on](place)
+            for number in (signal.SIGINT, signal.SIGTERM):  # even if a shell that put us in the background ignores it
+                signal.signal(number, signal.default_int_handler)
             try:
                 sweep.run(executor)
             finally:
@@ -239,11 +242,13 @@ def _studies(names: tuple[str, ...]) -> list[Study]:
 
 
 def _environments(studies: list[Study], names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Full ids; ``Hopper`` is enough for ``Hopper-v4``."""
+    """Full ids; ``Hopper`` is enough for ``Hopper-v4``, and ``IDP`` is the double pendulum, as in the paper."""
     if not names:
         return None
     known = {env for study in studies for env in study.envs}
-    by_name = {env.removeprefix("ALE/").split("-v")[0]: env for env in known} | {env: env for env in known}
+    by_name = {env: env for env in known} | {env.removeprefix("ALE/").split("-v")[0]: env for env in known}
+    if IDP in known:
+        by_name["IDP"] = IDP
     for name in names:
         if name not in by_name:
             raise ValueError(unknown_name("environment of this study", name, known))

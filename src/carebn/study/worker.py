@@ -87,6 +87,7 @@ def _end_with_parent() -> None:
 
 
 def main() -> int:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # Ray's processes block it, and ours would inherit that
     order = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
     from dataclasses import replace
