@@ -1,5 +1,6 @@
 """Curves over seeds: against hand-worked numbers and a slow bootstrap."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,9 +65,8 @@ def test_thinning_keeps_the_ends_and_real_steps() -> None:
 
 
 def test_exploration_is_averaged_over_stretches_of_training(tmp_path: Path) -> None:
-    run = read_run(write_run(tmp_path / "a", total=100, episodes=0), episodes=True)
-    run.episode_steps.extend([10, 25, 26, 100])
-    run.episode_returns.extend([1.0, 3.0, 10.0, 7.0])
+    run = read_run(write_run(tmp_path / "a", total=100))
+    run = replace(run, episode_steps=[10, 25, 26, 100], episode_returns=[1.0, 3.0, 10.0, 7.0])
     [(steps, values)] = exploration_traces([run], 4)
     assert steps == [25, 50, 100]  # nothing ended between 50 and 75
     assert values == [2.0, 10.0, 7.0]

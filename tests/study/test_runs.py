@@ -41,8 +41,8 @@ def test_real_run(tmp_path: Path) -> None:
     assert record.seconds > 0
     episodes = [row for row in rows if "charts/episodic_return" in row]
     assert len(episodes) == 1
-    assert record.episode_steps == [row["step"] for row in episodes]
-    assert record.episode_returns == [row["charts/episodic_return"] for row in episodes]
+    assert list(record.episode_steps) == [row["step"] for row in episodes]
+    assert list(record.episode_returns) == [row["charts/episodic_return"] for row in episodes]
 
 
 def test_not_complete_until_its_last_checkpoint(tmp_path: Path) -> None:
@@ -82,6 +82,17 @@ def test_found_once_at_any_depth(tmp_path: Path) -> None:
     assert find_runs([b]) == [b]
     with pytest.raises(ValueError, match="is not a directory"):
         find_runs([tmp_path / "nowhere"])
+
+
+def test_lines_in_another_order_are_read_as_json(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a", done=10_000)
+    before = read_run(run)
+    for name in ("metrics.jsonl", "timing.jsonl"):
+        rows = [json.loads(line) for line in (run / name).read_text().splitlines()]
+        (run / name).write_text("".join(json.dumps(row, sort_keys=True) + "\n" for row in rows))
+    after = read_run(run)
+    assert (after.steps, after.returns, after.stds) == (before.steps, before.returns, before.stds)
+    assert (after.seconds, after.timed_steps) == (before.seconds, before.timed_steps)
 
 
 def test_half_a_line_is_not_an_evaluation_yet(tmp_path: Path) -> None:

@@ -225,9 +225,9 @@ def test_updates_come_in_bursts(tmp_path: Path) -> None:
 def test_conversion_is_named() -> None:
     plain, residual = (TrainConfig(method=m).checked() for m in ("ann-snn", "crpi"))
     assert plain.conversion() == {"rule": "ltb", "time_steps": 100}
-    assert residual.conversion() == {"rule": "ltb", "time_steps": 100, "residual": "crpi", "alpha": 0.3}
+    assert residual.conversion() == {"rule": "max", "time_steps": 100, "residual": "crpi", "alpha": 0.3}
     changed = TrainConfig(method="crpi", conversion_steps=8, residual_alpha=0.5).checked().conversion()
-    assert changed == {"rule": "ltb", "time_steps": 8, "residual": "crpi", "alpha": 0.5}
+    assert changed == {"rule": "max", "time_steps": 8, "residual": "crpi", "alpha": 0.5}
     assert TrainConfig(method="ann").checked().conversion() is None
     assert plain.as_json()["conversion_steps"] == 100
 

@@ -8,14 +8,17 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# Lines that a run's metrics hold by the thousand are not parsed as JSON one by one: the format is our own.
+# Lines that a run holds by the thousand are not parsed as JSON one by one: the format is our own.
 EPISODE = re.compile(rb'^\{"step": (\d+), "charts/episodic_return": ([^,\n]+), "charts/episodic_length": \d+\}$', re.M)
+EVALUATION = re.compile(rb'^\{"step": (\d+), "eval/mean_return": ([^,\n]+), "eval/std_return": ([^,\n]+), .*\}$', re.M)
+TIMING = re.compile(rb'^\{"step": (\d+), "charts/SPS": ([^,\n]+), "time/elapsed": ([^,\n]+), .*\}$', re.M)
 MAIN_OPTIONS = {"env_id": str, "algo": str, "method": str, "neuron": str, "seed": int, "total_timesteps": int}
 # What makes two runs of the same cell differ: their seed, and how they were carried out.
 NOT_OF_THE_CELL = ("seed", "threads", "device")
@@ -39,8 +42,8 @@ class RunRecord:
     timed_steps: int  # steps taken in that time; those repeated after a kill count twice
     command: str
     versions: dict[str, str]
-    episode_steps: list[int] = field(default_factory=list)  # of finished training episodes; only if asked for
-    episode_returns: list[float] = field(default_factory=list)
+    episode_steps: Sequence[int] = ()  # of finished training episodes; only if asked for
+    episode_returns: Sequence[float] = ()
     measures: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # rows of measure-*.jsonl; only if asked
 
     @property
@@ -126,7 +129,7 @@ def read_run(directory: Path, episodes: bool = False, measures: bool = False) ->
     try:
         data = _bytes(directory / "metrics.jsonl")
         steps, returns, stds = _evaluations(data)
-        marks = [(int(step), float(score)) for step, score in EPISODE.findall(data)] if episodes else []
+        marks = EPISODE.findall(data) if episodes else []
         seconds, timed_steps = _timing(directory / "timing.jsonl")
         return RunRecord(
             directory=directory,
@@ -139,8 +142,8 @@ def read_run(directory: Path, episodes: bool = False, measures: bool = False) ->
             timed_steps=timed_steps,
             command=_bytes(directory / "command.txt").decode(errors="replace").strip(),
             versions=_versions(directory / "versions.json"),
-            episode_steps=[step for step, _ in marks],
-            episode_returns=[score for _, score in marks],
+            episode_steps=array("q", (int(step) for step, _ in marks)),  # a tenth of what a list takes
+            episode_returns=array("d", (float(score) for _, score in marks)),
             measures=_measures(directory) if measures else {},
         )
     except OSError as error:
@@ -175,16 +178,22 @@ def _bytes(path: Path) -> bytes:
         return b""
 
 
-def _rows(data: bytes, marker: bytes = b"") -> list[dict[str, Any]]:
-    """The complete lines that hold ``marker``, as JSON objects."""
-    return [json.loads(line) for line in data.split(b"\n")[:-1] if marker in line]
+def _numbers(data: bytes, pattern: re.Pattern[bytes], names: tuple[str, str, str]) -> list[tuple[float, float, float]]:
+    """Three numbers of every complete line that holds them: by the pattern, or if a line does not fit it (another
+    version wrote it, or it is damaged) as JSON."""
+    markers = [f'"{name}"'.encode() for name in names[1:]]
+    data = data[: data.rfind(b"\n") + 1]
+    found = pattern.findall(data)
+    if all(data.count(marker) == len(found) for marker in markers):
+        return [(int(a), float(b), float(c)) for a, b, c in found]
+    rows = [json.loads(line) for line in data.split(b"\n") if any(marker in line for marker in markers)]
+    return [(int(row[names[0]]), float(row[names[1]]), float(row[names[2]])) for row in rows]
 
 
 def _evaluations(data: bytes) -> tuple[list[int], list[float], list[float]]:
-    rows = _rows(data, b'"eval/mean_return"')
-    steps = [int(row["step"]) for row in rows]
-    returns = [float(row["eval/mean_return"]) for row in rows]
-    stds = [float(row["eval/std_return"]) for row in rows]
+    rows = _numbers(data, EVALUATION, ("step", "eval/mean_return", "eval/std_return"))
+    steps = [int(row[0]) for row in rows]
+    returns, stds = [row[1] for row in rows], [row[2] for row in rows]
     if any(a >= b for a, b in pairwise(steps)):
         raise ValueError("the steps of its evaluations do not ascend")
     if not all(map(math.isfinite, (*returns, *stds))):
@@ -204,10 +213,9 @@ def _timing(path: Path) -> tuple[float, int]:
     a new one shows in another first step, or in a clock that has gone back."""
     done: list[tuple[float, int]] = []
     last_first, last_elapsed = -1, 0.0
-    for row in _rows(_bytes(path), b'"time/elapsed"'):
-        elapsed = float(row["time/elapsed"])
-        steps = round(float(row["charts/SPS"]) * elapsed)
-        first = int(row["step"]) - steps
+    for step, speed, elapsed in _numbers(_bytes(path), TIMING, ("step", "charts/SPS", "time/elapsed")):
+        steps = round(speed * elapsed)
+        first = int(step) - steps
         if first == last_first and elapsed >= last_elapsed:
             done.pop()
         done.append((elapsed, steps))
@@ -224,7 +232,7 @@ def _measures(directory: Path) -> dict[str, list[dict[str, Any]]]:
     """Rows by the name of the measurement: a step, and lists of numbers, one per layer."""
     found = {}
     for path in sorted(directory.glob("measure-*.jsonl")):
-        rows = _rows(path.read_bytes())
+        rows = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
         for row in rows:
             lists = [value for name, value in row.items() if name != "step"]
             if type(row["step"]) is not int or not all(isinstance(x, float | int) for values in lists for x in values):

@@ -105,6 +105,7 @@ class Run:
     def _open(self) -> bool:
         """Prepare the directory and restore the newest checkpoint; says whether there is anything left to do."""
         self._check_directory()  # again: until the lock was taken, somebody else may have begun here
+        self.directory.mkdir(parents=True, exist_ok=True)
         # The configuration comes first: from then on this is a run directory.
         write_atomically(self.directory / "config.json", as_json(self.config.as_json()))
         write_atomically(self.directory / "command.txt", (self.config.command() + "\n").encode())

@@ -156,6 +156,7 @@ def _bars_figure(view: View) -> "Figure":
             axes.plot(bar.interval, (place, place), color="#333333", lw=1, marker="|", ms=5)
         if bar.published is not None:
             axes.plot(bar.published, place, "D", color=COLOURS[0], ms=4)
+    axes.set_xlim(left=0)
     axes.set_yticks(range(len(view.bars)), [_plain(bar.label) for bar in view.bars])
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
