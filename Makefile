@@ -2,6 +2,7 @@
 # make test         lint, types and tests
 # make kill-test    the full test of resuming: a dozen SIGKILLs per run, several minutes
 # make bench-actor  speed of the spiking actor beside its peers and the bare matrix products
+# make bench-deploy  speed of one action of a deployed policy
 # make bench-training  speed of whole training steps beside Stable-Baselines3
 # Each sets up its own virtual environment in .venv on first use.
 
@@ -10,7 +11,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test kill-test bench-actor bench-training clean
+.PHONY: train test kill-test bench-actor bench-training bench-deploy clean
 
 train: $(VENV)/.installed
 	$(RUN)/carebn train --env-id InvertedDoublePendulum-v4 --algo td3 --method care-bn --neuron clif \
@@ -29,6 +30,9 @@ kill-test: $(VENV)/.installed-for-tests
 bench-training: $(VENV)/.installed-for-tests
 	$(RUN)/python benchmarks/bench_training.py --out results/bench_training.json
 
+bench-deploy: $(VENV)/.installed-for-tests
+	$(RUN)/python benchmarks/bench_deploy.py --out results/bench_deploy.json
+
 bench-actor: $(VENV)/.installed-for-tests
 	$(RUN)/python benchmarks/bench_actor.py --out results/bench_actor.json
 
@@ -39,7 +43,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed-for-tests: $(VENV)/.installed
-	$(INSTALL) --editable ".[dev,peers]"
+	$(INSTALL) --editable ".[dev,peers,onnx]"
 	@touch $@
 
 clean:
