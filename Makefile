@@ -4,8 +4,8 @@
 # make kill-test    the full test of resuming: a dozen SIGKILLs per run, several minutes
 # make presets      train every method of the comparison for 3,000 steps and evaluate it, several minutes
 # make bench-actor  speed of the spiking actor beside its peers and the bare matrix products
+# make bench-deploy  speed of one action of a deployed policy
 # make bench-training  speed of whole training steps beside Stable-Baselines3
-# make bench-deploy  speed of one action of the deployed policy
 # Each sets up its own virtual environment in .venv on first use.
 
 PYTHON ?= python3
@@ -57,7 +57,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed-for-tests: $(VENV)/.installed
-	$(INSTALL) --editable ".[dev,peers]"
+	$(INSTALL) --editable ".[dev,peers,onnx]"
 	@touch $@
 
 clean:

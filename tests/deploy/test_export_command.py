@@ -80,6 +80,14 @@ def test_int8_that_loses_the_return_is_refused(carebn, monkeypatch):
     assert_one_sentence(said, "mean return falls from 100.0 to 94.9, by more than 5%, so nothing was written")
 
 
+def test_int8_that_loses_the_return_is_refused_without_a_compiler_too(carebn, monkeypatch):
+    monkeypatch.setattr(c_export, "compiler", lambda: None)
+    returns = iter([-1.0, -1.06])
+    monkeypatch.setattr(export, "_mean_return", lambda *_: next(returns))
+    said = carebn("export", TRAINED, "--to", "c", "--weights", "int8", "--out", "policy.c")
+    assert_one_sentence(said, "mean return falls from -1.0 to -1.1, by more than 5%")
+
+
 def test_a_failed_check_leaves_nothing_behind(carebn, monkeypatch):
     """The exporter is given a network with one weight changed."""
     from dataclasses import replace
