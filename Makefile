@@ -24,7 +24,7 @@ test: $(VENV)/.installed-for-tests
 	$(RUN)/ruff format --check .
 	$(RUN)/ruff check .
 	$(RUN)/mypy
-	$(RUN)/python -m pytest
+	OMP_NUM_THREADS=1 $(RUN)/python -m pytest -n auto --dist worksteal
 
 browser-test: $(VENV)/.installed-for-tests
 	@command -v chromedriver >/dev/null || { apt-get update -q && apt-get install -y -q chromium chromium-driver; } \
