@@ -135,3 +135,20 @@ def test_metrics_without_a_configuration(tmp_path: Path) -> None:
     bad = write_run(tmp_path / "bad")
     (bad / "config.json").unlink()
     assert "no config.json" in read_runs([tmp_path]).problems[0]
+
+
+def test_a_method_that_converts_counts_its_converted_policy_only(tmp_path):
+    """Until there is one, the run is not complete."""
+    from carebn.commands.train import run
+
+    directory = tmp_path / "run"
+    config = tiny(directory, method="ann-snn")
+    assert run(config) == 0
+    (evaluation,) = directory.glob("converted-*/evaluation.json")
+    record = read_run(directory)
+    assert record.complete
+    assert (record.steps, record.returns) == ([60], [json.loads(evaluation.read_bytes())["mean_return"]])
+    evaluation.unlink()
+    assert (read_run(directory).complete, read_run(directory).returns) == (False, [])
+    assert run(config) == 0  # the same command again makes up for it
+    assert read_run(directory) == record

@@ -129,6 +129,10 @@ def read_run(directory: Path, episodes: bool = False, measures: bool = False) ->
     try:
         data = _bytes(directory / "metrics.jsonl")
         steps, returns, stds = _evaluations(data)
+        complete = _is_complete(directory, config["total_timesteps"], steps)
+        if config.get("conversion_steps") is not None:
+            steps, returns, stds = _converted(directory, config["total_timesteps"]) if complete else ([], [], [])
+            complete = bool(steps)
         marks = EPISODE.findall(data) if episodes else []
         seconds, timed_steps = _timing(directory / "timing.jsonl")
         return RunRecord(
@@ -137,7 +141,7 @@ def read_run(directory: Path, episodes: bool = False, measures: bool = False) ->
             steps=steps,
             returns=returns,
             stds=stds,
-            complete=_is_complete(directory, config["total_timesteps"], steps),
+            complete=complete,
             seconds=seconds,
             timed_steps=timed_steps,
             command=_bytes(directory / "command.txt").decode(errors="replace").strip(),
@@ -188,6 +192,17 @@ def _numbers(data: bytes, pattern: re.Pattern[bytes], names: tuple[str, str, str
         return [(int(a), float(b), float(c)) for a, b, c in found]
     rows = [json.loads(line) for line in data.split(b"\n") if any(marker in line for marker in markers)]
     return [(int(row[names[0]]), float(row[names[1]]), float(row[names[2]])) for row in rows]
+
+
+def _converted(directory: Path, total: int) -> tuple[list[int], list[float], list[float]]:
+    """Of a method that converts its ANN at the end, only the converted policy counts: one evaluation, or none yet."""
+    for path in sorted(directory.glob("converted-*/evaluation.json")):
+        scores = json.loads(path.read_bytes())
+        mean, std = float(scores["mean_return"]), float(scores["std_return"])
+        if not (math.isfinite(mean) and math.isfinite(std)):
+            raise ValueError("the evaluation of its converted policy is not a finite number")
+        return [total], [mean], [std]
+    return [], [], []
 
 
 def _evaluations(data: bytes) -> tuple[list[int], list[float], list[float]]:
