@@ -222,7 +222,8 @@
       const i = at === null ? (move > 0 ? -1 : xs.length) : nearest(xs, at);
       point(xs[Math.min(Math.max(i + move, 0), xs.length - 1)]);
     });
-    let width = 0;
+    let width = frame.clientWidth;
+    redraw();
     new ResizeObserver(() => {
       if (frame.clientWidth !== width) {
         width = frame.clientWidth;
