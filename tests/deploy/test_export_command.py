@@ -108,7 +108,8 @@ def test_a_failed_check_does_not_touch_an_earlier_file(carebn, monkeypatch):
     Path("policy.onnx").write_bytes(b"earlier")
     monkeypatch.setattr(export, "compare", lambda *_, **__: (_ for _ in ()).throw(ValueError("differs")))
     code, _, err = carebn("export", TRAINED, "--to", "onnx", "--out", "policy.onnx")
-    assert (code, err) == (1, "carebn: differs\n")
+    assert code == 1
+    assert err.endswith("carebn: differs\n")
     assert os.listdir() == ["policy.onnx"]
     assert Path("policy.onnx").read_bytes() == b"earlier"
 

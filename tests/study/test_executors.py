@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -55,7 +56,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_local_processes_make_what_the_command_makes(local: Path, tmp_path: Path) -> None:
     directory = tmp_path / CONFIGS[0].name()
     words = CONFIGS[0].command().split()[2:]
-    command = ["python", "-m", "carebn.cli", "train", *words, "--run-dir", str(directory), "--quiet"]
+    command = [sys.executable, "-m", "carebn.cli", "train", *words, "--run-dir", str(directory), "--quiet"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     assert contents(directory) == contents(local / CONFIGS[0].name())
 
@@ -166,7 +167,7 @@ def test_a_worker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
         f"train_cell(Order(tiny(total_timesteps=10**6, checkpoint_interval=100).as_json(), {str(tmp_path / 'run')!r}))"
     )
     path = f"{Path(__file__).parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    starter = subprocess.Popen(["python", "-c", code], env=os.environ | {"PYTHONPATH": path})
+    starter = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path})
     wait_for_checkpoint(tmp_path / "run")
     starter.kill()
     starter.wait()

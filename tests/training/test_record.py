@@ -67,7 +67,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("algo", "method"),
     [
         *(("td3", method) for method in METHODS),
-        *(("dqn", method) for method in ("care-bn", "tab", "mdc-san", "ann", "ann-care")),
+        *(("dqn", method) for method in ("care-bn", "tab", "vanilla", "ann", "ann-care")),
         *((algo, method) for algo in ("ddpg", "sac") for method in ("care-bn", "tab", "ann")),
     ],
 )

@@ -58,8 +58,8 @@ class Budget:
 
 # Options that do not decide which cell of a study a run belongs to: its seed, its budget, how it was carried out.
 OUTSIDE_THE_CELL = frozenset(
-    ("seed", "total_timesteps", "learning_starts", "eval_interval", "checkpoint_interval", "log_interval",
-     "threads", "device", "import_modules")
+    ("seed", "total_timesteps", "learning_starts", "random_steps", "eval_interval", "checkpoint_interval",
+     "log_interval", "threads", "device", "import_modules")
 )  # fmt: skip
 
 
