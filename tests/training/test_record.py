@@ -75,7 +75,7 @@ def test_every_algorithm_and_method_makes_a_complete_run(tmp_path: Path, algo: A
     assert Run(config(tmp_path, algo=algo, method=method, env_id=fitting(algo))).train()
     files = contents(tmp_path)
     assert files.keys() == COMPLETE
-    assert all(files.values())  # none is empty
+    assert [name for name, data in files.items() if not data] == [".lock"]  # which is never written to
 
 
 @pytest.mark.parametrize(("algo", "method"), [("td3", "care-bn"), ("dqn", "bn"), ("ddpg", "tebn"), ("sac", "re")])
