@@ -30,7 +30,7 @@ class Population(NamedTuple):
     @property
     def active(self) -> int:
         """Spikes (analogue: values other than zero)."""
-        return int(self.values.sum(dtype=np.float64)) if self.spiking else np.count_nonzero(self.values)
+        return int(self.values.sum(dtype=np.float64)) if self.spiking else int(np.count_nonzero(self.values))
 
     @property
     def places(self) -> int:
@@ -106,7 +106,7 @@ def record_converted(
     """``network.decide(obs, carried)``, and every population on the way, its spikes counted over the decision."""
     output, kept, activity = network.observed(obs, carried)
     sizes = [len(layer.threshold) for layer in network.body.parts()]
-    values = [network.prepared(obs), *activity.counts.split(sizes, 1)]
+    values = [network.prepared(obs), *activity.counts.split_with_sizes(sizes, 1)]
     populations = [
         Population(
             name, x.cpu().numpy().astype(np.float32, copy=True)[None], i > 0, network.simulation.time_steps if i else 1
