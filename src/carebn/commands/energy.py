@@ -14,10 +14,11 @@ from carebn.measure.energy import PAPER_NJ, PRICES, Count, as_json, counterpart
 from carebn.measure.energy_report import figure, table, verdict
 from carebn.measure.spikes import decide
 from carebn.network import SpikingActor, SpikingQNetwork
+from carebn.network.converted import Converted
 from carebn.show.counter import Counter
 from carebn.show.outputs import writable_directory
 from carebn.training.environment import make_env
-from carebn.training.evaluation import evaluate
+from carebn.training.evaluation import play
 from carebn.training.files import as_json as json_bytes
 from carebn.training.files import write_atomically
 from carebn.training.policy import load
@@ -55,20 +56,21 @@ def run(config: Config) -> int:
     envs = [make_env(policy.config.env_id, policy.config.import_modules) for _ in range(config.episodes)]
     with Counter("decisions", None, config.quiet) as counter:
 
-        def act(observations: NDArray[Any]) -> NDArray[Any]:
-            decision = decide(policy, observations)
+        def act(observations: NDArray[Any], state: NDArray[Any] | None) -> tuple[NDArray[Any], NDArray[Any] | None]:
+            decision = decide(policy, observations, state)
             count.add(decision)
             counter.advance(len(observations))
-            return decision.action
+            return decision.action, decision.state
 
-        result = evaluate(act, envs, range(config.seed, config.seed + len(envs)), policy.config.env_id)
+        result = play(act, envs, range(config.seed, config.seed + len(envs)), policy.config.env_id)
     for env in envs:
         env.close()
     env_id = policy.config.env_id
-    spiking = isinstance(policy.network, (SpikingActor, SpikingQNetwork))
-    bill, ann = count.bill(), counterpart(policy.network) if spiking else None
+    network = policy.network
+    spiking = isinstance(network, (SpikingActor, SpikingQNetwork, Converted))
+    bill, ann = count.bill(), counterpart(network) if spiking else None
     data: dict[str, Any] = {
-        "run": policy.config.title(),
+        "run": policy.title(),
         "env_id": env_id,
         "episodes": config.episodes,
         "decisions": count.decisions,
@@ -78,13 +80,14 @@ def run(config: Config) -> int:
     }
     if ann is not None:
         data["ann_counterpart"] = as_json(ann)
-        data["time_steps"] = policy.config.time_steps
+        source = network.simulation if isinstance(network, Converted) else policy.config
+        data["time_steps"] = source.time_steps
     if env_id in PAPER_NJ:
         data["paper_nanojoule"] = dict(zip(("ann", "snn_care_bn"), PAPER_NJ[env_id], strict=True))
     if warning:
         data["warning"] = warning
     title = (
-        f"{policy.config.title()}\nmean of {count.decisions:,} decisions in {config.episodes} episodes "
+        f"{policy.title()}\nmean of {count.decisions:,} decisions in {config.episodes} episodes "
         f"(return {np.mean(result.returns):.1f})"
     )
     console.print(table(title, bill, ann, env_id))

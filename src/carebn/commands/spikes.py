@@ -55,16 +55,16 @@ def run(config: Config) -> int:
         check_step(env_id, obs, float(reward))
         if terminated or truncated:
             raise ValueError(f"the episode is over after {made} decisions; choose a --decision up to {made}")
-        decision = decide(policy, obs[None])
+        decision = decide(policy, obs[None], decision.state)
     controls = Controls.of(env, spaces)
-    title = f"{policy.config.title()}: decision {config.decision} of the episode with seed {config.seed}"
+    title = f"{policy.title()}: decision {config.decision} of the episode with seed {config.seed}"
     picture = io.BytesIO()
     figure(title, np.asarray(obs, np.float32), decision, controls).savefig(
         picture, dpi=DPI, format="png", metadata={"Software": None}
     )
     write_atomically(config.out, picture.getvalue())
     for population in decision.populations:
-        steps, _, neurons = population.values.shape
+        neurons, steps = population.values.shape[2], population.values.shape[0] * population.counted
         kind = "firing" if population.spiking else "active (not spikes)"
         print(f"{population.name}: {neurons} neurons, {steps} steps, {population.rate:.1%} {kind}")
     print(f"raster: {config.out}")

@@ -65,11 +65,13 @@ def run(config: Config) -> int:
         for episode in range(config.episodes):
             obs, _ = stage.env.reset(seed=config.seed + episode)
             score, over, decisions = 0.0, False, 0
+            state = None  # nothing is carried from one episode to the next
             while not over and film.frames < most:
                 check_step(env_id, obs, score)
-                decision = decide(policy, obs[None])
+                decision = decide(policy, obs[None], state)
+                state = decision.state
                 if screen is None:
-                    title = policy.config.title()
+                    title = policy.title()
                     screen = Screen(form.size, title, decision.populations, controls, stage.rate, config.speed)
                 if decisions == 0:
                     screen.clear()

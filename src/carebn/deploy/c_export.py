@@ -192,7 +192,8 @@ def _layer(i: int, layer: Layer, d: _Dialect, real_input: bool) -> str:
     state = _STATES[layer.neuron.kind]
     source = f"const real in[{inputs}]" if real_input else f"const uint8_t in[STEPS][{inputs}]"
     target = f"real out[{outputs}]" if relu else f"uint8_t out[STEPS][{outputs}]"
-    clear = "".join(f"    for (int f = 0; f < {outputs}; f++) {name}[f] = {d.number(0)};\n" for name in state)
+    start = d.number(layer.neuron.constants.get("v_start", 0))
+    clear = "".join(f"    for (int f = 0; f < {outputs}; f++) {name}[f] = {start};\n" for name in state)
     memory = f"    static {total} sum[{outputs}];\n" + "".join(
         f"    static real {name}[{outputs}];\n" for name in state
     )
@@ -248,12 +249,22 @@ out[t][f] = v[f] > {p["v_threshold"]};
 """
 
 
+def _integrate_and_fire(layer: Layer, d: _Dialect) -> str:
+    threshold = d.number(layer.neuron["v_threshold"])
+    return f"""v[f] += current;
+out[t][f] = v[f] > {threshold};
+if (out[t][f]) v[f] -= {threshold};
+"""
+
+
 def _relu(layer: Layer, d: _Dialect) -> str:
     return f"out[f] = current > {d.number(0)} ? current : {d.number(0)};\n"
 
 
-_NEURONS = {"lif": _lif, "clif": _clif, "dn": _dn, "relu": _relu}
-_STATES: dict[str, tuple[str, ...]] = {"lif": ("v",), "clif": ("c", "v"), "dn": ("c", "v", "u"), "relu": ()}
+_NEURONS = {"lif": _lif, "clif": _clif, "dn": _dn, "if": _integrate_and_fire, "relu": _relu}
+_STATES: dict[str, tuple[str, ...]] = {
+    "lif": ("v",), "clif": ("c", "v"), "dn": ("c", "v", "u"), "if": ("v",), "relu": (),
+}  # fmt: skip
 
 
 def _policy(network: Folded, d: _Dialect, declaration: str) -> str:
@@ -272,8 +283,8 @@ def _policy(network: Folded, d: _Dialect, declaration: str) -> str:
         cast = f"(const uint8_t (*)[{layer.inputs}])" if spiking and not (i == 1 and encoder.coding != "spikes") else ""
         calls.append(f"layer_{i}({cast}signal_{i - 1}, signal_{i});")
     n = len(network.layers)
-    count = f"real count = {d.number(0)};\nfor (int t = 0; t < STEPS; t++) count += signal_{n}[t][f];\n"
-    count = count if spiking else f"real count = signal_{n}[f];\n"
+    each = f"for (int t = {network.read_out_from}; t < STEPS; t++) count += signal_{n}[t][f];"
+    count = f"real count = {d.number(0)};\n{each}\n" if spiking else f"real count = signal_{n}[f];\n"
     lines = [
         *(f"static {buffer};" for buffer in buffers),
         "encode(observation, signal_0);",

@@ -16,8 +16,8 @@ from carebn.deploy.folded import CODINGS, NEURONS, SQUASHES, Array, Folded, Laye
 njit: Any = numba.njit
 CHUNK = 64
 CONSTANTS = 6
-LIF, DN, RELU = 0, 1, 2
-FAMILIES = {"lif": LIF, "clif": LIF, "dn": DN, "relu": RELU}
+LIF, DN, RELU, IF = 0, 1, 2, 3
+FAMILIES = {"lif": LIF, "clif": LIF, "dn": DN, "relu": RELU, "if": IF}
 DIRECT, ANALOGUE, SPIKES = range(len(CODINGS))
 NO_SQUASH, TANH, CLIP = range(len(SQUASHES))
 
@@ -36,6 +36,7 @@ class CompiledPolicy:
             encoder.precision,
             np.array([encoder.limit, encoder.threshold, encoder.subtract]),
             np.array([network.time_steps, CODINGS.index(encoder.coding), SQUASHES.index(encoder.squash)]),
+            network.read_out_from,
             np.array([_plan(layer) for layer in network.layers]),
             np.array([_constants(layer) for layer in network.layers]),
             np.concatenate([layer.weight.ravel() for layer in network.layers]),
@@ -179,6 +180,16 @@ def _dn_step(current: Any, c: Any, v: Any, u: Any, out: Any, p: Any) -> None:
 
 
 @njit(cache=True)
+def _if_step(current: Any, v: Any, out: Any, p: Any) -> None:
+    for f in range(current.size):
+        v[f] += current[f]
+        fired = v[f] > p[0]
+        out[f] = 1.0 if fired else 0.0
+        if fired:
+            v[f] -= p[0]
+
+
+@njit(cache=True)
 def _relu_step(current: Any, out: Any) -> None:
     for f in range(current.size):
         out[f] = max(current[f], 0.0)
@@ -199,6 +210,7 @@ def _decide(
     precision: Any,
     numbers: Any,
     plan: Any,
+    read_out_from: int,
     layers: Any,
     constants: Any,
     weights: Any,
@@ -240,6 +252,8 @@ def _decide(
                 currents[t] = currents[0]
             state[:] = 0.0
             c, v, u = state[0, :size], state[1, :size], state[2, :size]
+            if family == IF:
+                v[:] = p[1]
             for t in range(steps):
                 current = currents[t, :size]
                 if scale_steps > 0:
@@ -250,6 +264,8 @@ def _decide(
                     _lif_step(current, c, v, y[t, :size], p)
                 elif family == DN:
                     _dn_step(current, c, v, u, y[t, :size], p)
+                elif family == IF:
+                    _if_step(current, v, y[t, :size], p)
                 else:
                     _relu_step(current, y[t, :size])
             in_steps = steps
@@ -259,7 +275,7 @@ def _decide(
             out[b, o] = readout_bias[o]
         for f in range(len(readout_weight)):
             total = 0.0
-            for t in range(steps):
+            for t in range(read_out_from, steps):
                 total += last[t, f]
             if total != 0:
                 _add_scaled(out, b, readout_weight, f, total)

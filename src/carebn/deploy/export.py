@@ -191,7 +191,8 @@ def _checked(
     if to != "c" or c_export.compiler() is not None:
         parity = compare(expected, form.open(path).values, meant, obs, exact=options.weights == "float64")
         if not parity.passed:
-            raise ValueError(f"the exported policy is not the trained one, so nothing was written: {parity}")
+            hint = "; use --weights float64" if parity.on_threshold and "float64" in form.weights else ""
+            raise ValueError(f"the exported policy is not the trained one, so nothing was written: {parity}{hint}")
     returns = None
     if options.weights == "int8":
         returns = (_mean_return(policy, network, episodes), _mean_return(policy, meant, episodes))

@@ -28,6 +28,7 @@ NEURONS: dict[str, tuple[str, ...]] = {
     "lif": ("decay", "v_threshold"),
     "clif": ("current_decay", "decay", "v_threshold"),
     "dn": ("current_decay", "v_threshold", "theta_v", "theta_u", "theta_r", "theta_s"),
+    "if": ("v_threshold", "v_start"),
     "relu": (),
 }
 
@@ -123,8 +124,9 @@ class Bounds:
 class Folded:
     """Encoder → layers → value = (Σ_t spikes_t) @ readout_weight + readout_bias → action.
 
-    With bounds the action is continuous; without, it is the number of the largest value. Ordinary (ReLU) networks have
-    one time step. All neuron states start at zero at every decision.
+    The sum is over the steps from ``read_out_from`` on. With bounds the action is continuous; without, it is the number
+    of the largest value. Ordinary (ReLU) networks have one time step. All neuron states start anew at every decision:
+    at zero, and the potentials of integrate-and-fire neurons at v_start.
     """
 
     time_steps: int
@@ -133,10 +135,13 @@ class Folded:
     readout_weight: Array  # [features, values]
     readout_bias: Array  # [values]
     bounds: Bounds | None
+    read_out_from: int = 0
 
     def __post_init__(self) -> None:
         if self.time_steps < 1 or not self.layers:
             raise ValueError("a policy needs at least one time step and one layer")
+        if not 0 <= self.read_out_from < self.time_steps:
+            raise ValueError(f"the read-out begins at step {self.read_out_from} of {self.time_steps}")
         size = self.encoder.outputs
         for i, layer in enumerate(self.layers):
             _shape(f"layers.{i}.weight", layer.weight, (size, layer.outputs))
@@ -182,6 +187,7 @@ class Folded:
             "format": FORMAT,
             "version": VERSION,
             "time_steps": self.time_steps,
+            "read_out_from": self.read_out_from,
             "encoder": {name: value for name, value in vars(self.encoder).items() if not _is_array(value)},
             "neurons": [
                 {"kind": layer.neuron.kind, "constants": dict(layer.neuron.constants)} for layer in self.layers
@@ -237,6 +243,7 @@ def _build(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Fold
         readout_weight=wide["readout.weight"],
         readout_bias=wide["readout.bias"],
         bounds=Bounds(**bounds) if bounds else None,
+        read_out_from=int(description.get("read_out_from", 0)),  # older files read all steps
     )
 
 

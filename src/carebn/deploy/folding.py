@@ -22,6 +22,7 @@ from carebn.deploy.folded import NEURONS, Array, Bounds, Encoder, Folded, Layer
 from carebn.deploy.folded import Neuron as FoldedNeuron
 from carebn.network import ANNActor, ANNQNetwork, PopulationDecoder, PopulationEncoder, SpikingActor, SpikingQNetwork
 from carebn.network.bounds import ActionBounds
+from carebn.network.converted import Converted, ConvertedActor, ConvertedQNetwork
 from carebn.network.layer import SpikingLayer
 from carebn.neuron import CLIF, DN, LIF, Neuron
 from carebn.norm import NoNorm, Norm
@@ -89,11 +90,46 @@ def _ann_q_network(network: ANNQNetwork, byte_observations: bool) -> Folded:
     )
 
 
+def _converted_actor(actor: ConvertedActor, byte_observations: bool) -> Folded:
+    return _converted(actor, _direct(actor.inputs, byte_observations, raw_bytes=True), _bounds(actor.bounds))
+
+
+def _converted_q_network(network: ConvertedQNetwork, byte_observations: bool) -> Folded:
+    return _converted(network, _direct(network.inputs, byte_observations, network.raw_bytes), None)
+
+
+def _converted(network: Converted, encoder: Encoder, bounds: Bounds | None) -> Folded:
+    """Potentials are measured in thresholds, so that every neuron fires above 1 and starts at 1/2."""
+    run = network.simulation
+    if run.residual != "none":
+        raise ValueError(
+            f"a policy converted with --residual {run.residual} decides by what it carried over from the decision "
+            "before, and an exported policy carries nothing; convert without --residual, or use carebn.load"
+        )
+    neuron = FoldedNeuron("if", {"v_threshold": 1.0, "v_start": 0.5})
+    layers = []
+    for layer in network.body.parts():
+        theta = _numpy(layer.threshold)
+        weight, bias = _numpy(layer.linear.weight.t()), _numpy(layer.linear.bias)
+        layers.append(Layer(weight / theta, (bias / theta)[None], None, neuron))
+    return Folded(
+        time_steps=run.time_steps,
+        encoder=encoder,
+        layers=tuple(layers),
+        readout_weight=_numpy(network.head.weight.t()) / (run.time_steps - run.read_out_from),
+        readout_bias=_numpy(network.head.bias),
+        bounds=bounds,
+        read_out_from=run.read_out_from,
+    )
+
+
 FOLDS: dict[type[nn.Module], Callable[[Any, bool], Folded]] = {
     SpikingActor: _spiking_actor,
     SpikingQNetwork: _spiking_q_network,
     ANNActor: _ann_actor,
     ANNQNetwork: _ann_q_network,
+    ConvertedActor: _converted_actor,
+    ConvertedQNetwork: _converted_q_network,
 }
 
 

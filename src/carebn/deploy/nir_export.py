@@ -64,7 +64,11 @@ def write_nir(network: Folded, path: Path, bias: str, dtype: type[np.floating[An
 
 def _check(layer: Layer) -> None:
     if layer.neuron.kind not in _NEURONS:
-        what = "ordinary (ReLU) units" if layer.neuron.kind == "relu" else f"the neuron {layer.neuron.kind}"
+        known = {
+            "relu": "ordinary (ReLU) units",
+            "if": "the neurons of a converted policy, which start at half their threshold and subtract it on a spike",
+        }
+        what = known.get(layer.neuron.kind, f"the neuron {layer.neuron.kind}")
         raise ValueError(f"NIR has no node for {what}, only for lif and clif; export --to onnx, c or numpy instead")
     if layer.per_step:
         raise ValueError(

@@ -54,7 +54,8 @@ def to_onnx(network: Folded, dtype: type[np.floating[Any]] = np.float32) -> onnx
     x = _encode(g, network)
     for layer in network.layers:
         x = _NEURONS[layer.neuron.kind](g, layer, _currents(g, layer, x, network.time_steps))
-    total = x[0] if len(x) == 1 else g("Sum", *x)
+    read = x[network.read_out_from :]
+    total = read[0] if len(read) == 1 else g("Sum", *read)
     values = g("Squeeze", g("MatMul", total, g.constant(network.readout_weight)), g.constant([0], np.int64))
     values = g("Add", values, g.constant(network.readout_bias))
     outputs: list[tuple[str, int, list[str | int | None]]]
@@ -183,8 +184,19 @@ def _dn(g: _Graph, layer: Layer, currents: list[str]) -> list[str]:
     return spikes
 
 
+def _integrate_and_fire(g: _Graph, layer: Layer, currents: list[str]) -> list[str]:
+    """H = V + x;  S = 1 if H > V_th;  V = H − V_th·S."""
+    threshold, v = g.constant(layer.neuron["v_threshold"]), g.constant(layer.neuron["v_start"])
+    spikes = []
+    for x in currents:
+        h = g("Add", v, x)
+        spikes.append(g.cast(g("Greater", h, threshold)))
+        v = g("Sub", h, g("Mul", spikes[-1], threshold))
+    return spikes
+
+
 def _relu(g: _Graph, layer: Layer, currents: list[str]) -> list[str]:
     return [g("Relu", x) for x in currents]
 
 
-_NEURONS = {"lif": _lif, "clif": _lif, "dn": _dn, "relu": _relu}
+_NEURONS = {"lif": _lif, "clif": _lif, "dn": _dn, "if": _integrate_and_fire, "relu": _relu}

@@ -117,7 +117,7 @@ def trace(network: Folded, obs: NDArray[np.float32], with_margins: bool = False)
         current = _currents(layer, x, network.time_steps)
         x = _NEURONS[layer.neuron.kind](layer, current, margins if with_margins else None)
         spikes.append(x)
-    values = decode(network.bounds, x.sum(0) @ network.readout_weight + network.readout_bias)
+    values = decode(network.bounds, x[network.read_out_from :].sum(0) @ network.readout_weight + network.readout_bias)
     return Trace(spikes, margins, values)
 
 
@@ -209,8 +209,22 @@ def _dn(layer: Layer, currents: Array, margins: Array | None) -> Array:
     return spikes
 
 
+def _integrate_and_fire(layer: Layer, currents: Array, margins: Array | None) -> Array:
+    """H = V + x;  S = 1 if H > V_th;  V = H − V_th·S."""
+    threshold = layer.neuron["v_threshold"]
+    fired = np.empty(currents.shape, bool)
+    v = np.full(currents.shape[1:], layer.neuron["v_start"])
+    for current, spike in zip(currents, fired, strict=True):
+        v += current
+        np.greater(v, threshold, out=spike)
+        if margins is not None:  # silent neurons run far below zero, so each is measured by its own threshold
+            np.minimum(margins, np.abs(v / threshold - 1).min(1), out=margins)
+        v -= spike * threshold
+    return fired.astype(np.float64)
+
+
 def _relu(layer: Layer, currents: Array, margins: Array | None) -> Array:
     return np.maximum(currents, 0.0)
 
 
-_NEURONS = {"lif": _lif, "clif": _lif, "dn": _dn, "relu": _relu}
+_NEURONS = {"lif": _lif, "clif": _lif, "dn": _dn, "if": _integrate_and_fire, "relu": _relu}

@@ -14,6 +14,15 @@ What the paper leaves out is counted apart, as `overhead`: the encoder, the memb
 multiplication and addition of the equations is counted; exp and tanh count as one multiplication each, which is a lower
 bound; comparisons and resets are free. A normaliser is folded into the weights and costs nothing, unless it differs
 from step to step: then it is a multiplication per neuron and step.
+
+A converted network multiplies its analogue input once per decision. Every spike of all its T steps is counted, those of
+the last layer before the read-out begins as well: they are sent all the same. In `overhead`, per neuron:
+
+    membranes           V + I                                  an addition at every step
+    resets              V − θ                                  an addition at every spike
+    biases              in the constant current of the first layer once, in the other layers at every step
+    carried potentials  with a residual, V(T) − V(0), θ·n, α·r, θ/2 + α·r: two of each, once
+    output              of the read-out: its biases; of an actor also tanh, middle + reach · tanh
 """
 
 from collections.abc import Sequence
@@ -21,11 +30,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import numpy as np
 from torch import nn
 
 from carebn.measure.spikes import Decision
 from carebn.network import ANNActor, ANNQNetwork, SpikingActor, SpikingLayer, SpikingQNetwork
+from carebn.network.converted import Converted, ConvertedActor
 from carebn.neuron import CLIF, DN, LIF, Neuron
 from carebn.norm import Norm
 
@@ -117,9 +126,13 @@ def ann_bill(obs_dim: int, hidden: Sequence[int], outputs: int, *, squashed: boo
         Item(f"{a} → {b}", macs(m * n), inputs=m, outputs=n)
         for (a, b), (m, n) in zip(pairwise(names), pairwise(sizes), strict=True)
     ]
-    squash = Operations(2 * outputs, outputs) if squashed else Operations()  # tanh, then middle + reach · tanh
     biases = Operations(additions=float(sum(sizes[1:])))
-    return Bill(synapses, [Item("biases and output", biases.plus(squash))])
+    return Bill(synapses, [Item("biases and output", biases.plus(_squash(outputs) if squashed else Operations()))])
+
+
+def _squash(outputs: int) -> Operations:
+    """tanh, then middle + reach · tanh."""
+    return Operations(2 * outputs, outputs)
 
 
 # --- the spiking network ----------------------------------------------------------------------------------------------
@@ -152,12 +165,12 @@ class Tally:
     """What was seen of one population."""
 
     spiking: bool
-    nonzero: int = 0
+    active: int = 0  # spikes; analogue: values other than zero
     places: int = 0  # neurons × steps × decisions
 
     @property
     def rate(self) -> float:
-        return self.nonzero / self.places
+        return self.active / self.places
 
 
 @dataclass
@@ -170,16 +183,16 @@ class Count:
 
     def add(self, decision: Decision) -> None:
         self.decisions += len(decision.action)
-        for name, values, spiking in decision.populations:
-            tally = self.tallies.setdefault(name, Tally(spiking))
-            tally.nonzero += int(np.count_nonzero(values))
-            tally.places += values.size
+        for population in decision.populations:
+            tally = self.tallies.setdefault(population.name, Tally(population.spiking))
+            tally.active += population.active
+            tally.places += population.places
 
     def _synapses(self, sender: str, receiver: str, inputs: int, outputs: int) -> Item:
         name, tally = f"{sender} → {receiver}", self.tallies[sender]
         if not tally.spiking:  # the same at every step, so multiplied once
             return Item(name, macs(inputs * outputs), inputs, outputs, False, tally.rate)
-        spikes = tally.nonzero / self.decisions
+        spikes = tally.active / self.decisions
         return Item(name, Operations(synaptic=spikes * outputs), inputs, outputs, True, tally.rate, spikes)
 
     def bill(self) -> Bill:
@@ -188,6 +201,8 @@ class Count:
         network = self.network
         if isinstance(network, (ANNActor, ANNQNetwork)):
             return self._ordinary(network)
+        if isinstance(network, Converted):
+            return self._converted(network)
         assert isinstance(network, (SpikingActor, SpikingQNetwork))
         layers = [layer for layer in network.layers if isinstance(layer, SpikingLayer)]
         names = list(self.tallies)
@@ -215,6 +230,27 @@ class Count:
         ]
         return Bill(synapses, bill.overhead)
 
+    def _converted(self, network: Converted) -> Bill:
+        linears = [layer.linear for layer in network.body.parts()]
+        steps, names = network.simulation.time_steps, [*self.tallies, "output"]
+        synapses = [
+            self._synapses(sender, receiver, linear.in_features, linear.out_features)
+            for (sender, receiver), linear in zip(pairwise(names), (*linears, network.head), strict=True)
+        ]
+        spikes = sum(tally.active for tally in self.tallies.values() if tally.spiking) / self.decisions
+        first, *others = [linear.out_features for linear in linears]
+        neurons, outputs = first + sum(others), network.head.out_features
+        output = Operations(additions=outputs)
+        overhead = [
+            Item("membranes", Operations(additions=steps * neurons)),
+            Item("resets", Operations(additions=spikes)),
+            Item("biases", Operations(additions=first + steps * sum(others))),
+            Item("output", output.plus(_squash(outputs)) if isinstance(network, ConvertedActor) else output),
+        ]
+        if network.simulation.residual != "none":
+            overhead.append(Item("carried potentials", macs(2 * neurons)))
+        return Bill(synapses, overhead)
+
     @staticmethod
     def _membranes(layer: SpikingLayer) -> Operations:
         """With the layer's bias (or the normaliser's shift), and a scale where it differs from step to step."""
@@ -234,7 +270,7 @@ class Count:
     def _decoder(self, network: SpikingActor, sender: str) -> Item:
         """A spike meets one synapse; then the bias, tanh, and middle + reach · tanh."""
         decoder, tally = network.decoder, self.tallies[sender]
-        outputs, spikes = decoder.outputs, tally.nonzero / self.decisions
+        outputs, spikes = decoder.outputs, tally.active / self.decisions
         operations = Operations(2 * outputs, 2 * outputs, spikes)
         name, inputs = f"{sender} → decoder", outputs * decoder.population
         return Item(name, operations, inputs, outputs, True, tally.rate, spikes)
@@ -248,6 +284,10 @@ def counterpart(network: nn.Module) -> Bill:
     if isinstance(network, SpikingQNetwork):
         hidden = [layer.linear.out_features for layer in network.layers if isinstance(layer, SpikingLayer)]
         return ann_bill(network.obs_dim, hidden, network.readout.out_features, squashed=False)
+    if isinstance(network, Converted):
+        hidden = [layer.linear.out_features for layer in network.body.parts()]
+        squashed = isinstance(network, ConvertedActor)
+        return ann_bill(network.inputs, hidden, network.head.out_features, squashed=squashed)
     raise ValueError(f"a {type(network).__name__} is not a spiking network")
 
 

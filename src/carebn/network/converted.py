@@ -76,17 +76,20 @@ class Converted(nn.Module):
 
     def activity(self, obs: Tensor, carried: Tensor | None = None) -> Activity:
         """Spikes and potentials of one decision."""
-        run = self.simulation
-        return self.body.run(self.prepared(obs), self._start(len(obs), carried), run.time_steps, run.read_out_from)
+        return self.observed(obs, carried)[2]
+
+    def decide(self, obs: Tensor, carried: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        return self.observed(obs, carried)[:2]
 
     @torch.no_grad()
-    def decide(self, obs: Tensor, carried: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    def observed(self, obs: Tensor, carried: Tensor | None = None) -> tuple[Tensor, Tensor | None, Activity]:
+        """``decide``, and the spikes and potentials of that decision."""
         run, start = self.simulation, self._start(len(obs), carried)
         activity = self.body.run(self.prepared(obs), start, run.time_steps, run.read_out_from)
         rule = RESIDUALS[run.residual]
         residue = Residue(start, activity.end, activity.counts)
         kept = None if rule is None else rule(residue, self.body.thresholds, run.alpha)
-        return self.output(self.head(activity.rate)), kept
+        return self.output(self.head(activity.rate)), kept, activity
 
     def forward(self, obs: Tensor) -> Tensor:
         """The output at the start of an episode."""

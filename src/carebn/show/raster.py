@@ -51,14 +51,17 @@ def _observation(axes: Any, observation: NDArray[Any], neurons: int | None) -> N
 
 
 def _population(axes: Any, population: Population, colour: str) -> None:
-    from matplotlib.colors import ListedColormap
+    from matplotlib.colors import LinearSegmentedColormap
 
     values = population.values[:, 0]
     steps, neurons = values.shape
     grid = {"aspect": "auto", "interpolation": "nearest", "extent": (0, neurons, steps + 0.5, 0.5)}
     if population.spiking:
-        axes.imshow(values, cmap=ListedColormap(["whitesmoke", colour]), vmin=0, vmax=1, **grid)
-        told = f"{int(values.sum())} spikes, {population.rate:.1%} of {steps} × {neurons} fire"
+        shades = LinearSegmentedColormap.from_list("", ["whitesmoke", colour])
+        axes.imshow(values, cmap=shades, vmin=0, vmax=population.counted, **grid)
+        told = f"{population.active} spikes, {population.rate:.1%} of {steps * population.counted} × {neurons} fire"
+        if population.counted > 1:
+            told += f"; the most: {int(values.max())}"
     else:
         axes.imshow(values, cmap=colour, vmin=min(0.0, float(values.min())), **grid)
         told = f"activity, not spikes: {population.rate:.1%} active, darkest {values.max():.3g}"
@@ -68,8 +71,9 @@ def _population(axes: Any, population: Population, colour: str) -> None:
     axes.set_title(f"{population.name}: {neurons} {unit}", loc="left", fontsize=9)
     axes.set_title(told, loc="right", fontsize=9)
     axes.set_yticks(range(1, steps + 1))
-    axes.set_ylabel("step" if population.spiking else "", fontsize=8)
-    if not population.spiking:
+    by_step = population.spiking and population.counted == 1
+    axes.set_ylabel("step" if by_step else "", fontsize=8)
+    if not by_step:
         axes.set_yticks([])
     axes.set_xlabel("neuron" if population.spiking else "unit", fontsize=8, labelpad=1)
     axes.tick_params(labelsize=7)

@@ -51,6 +51,7 @@ class Panel(NamedTuple):
     name: str
     neurons: int
     spiking: bool
+    counted: int  # steps that a value counts the spikes of
     rows: Rows
     top: int
     colour: Colour
@@ -74,7 +75,7 @@ def brightness(values: NDArray[np.float32]) -> NDArray[np.float32]:
 def columns(
     values: NDArray[np.float32], spiking: bool, rows: Rows, width: int, colour: Colour, back: Colour
 ) -> Picture:
-    """The picture of one decision's values [T, N]: time to the right, neurons downwards."""
+    """The picture of one decision's values [T, N]: time to the right, neurons downwards. Spikes are in [0, 1]."""
     shown = values.T[:: rows.every]
     share = (shown if spiking else brightness(shown))[..., None]
     pixels = np.array(back, np.float32) * (1 - share) + np.array(colour, np.float32) * share
@@ -126,7 +127,8 @@ class Screen:
             top += heading
             colour = SPIKES[spiking % len(SPIKES)] if population.spiking else ANALOGUE
             spiking += population.spiking
-            panels.append(Panel(population.name, population.values.shape[2], population.spiking, rows, top, colour))
+            name, values, fires, counted = population
+            panels.append(Panel(name, values.shape[2], fires, counted, rows, top, colour))
             top += rows.height
         return panels
 
@@ -150,6 +152,8 @@ class Screen:
             what = f"{panel.neurons} {panel.unit}"
             if not panel.spiking:
                 what += ", not spikes: brightness is tanh |x|"
+            elif panel.counted > 1:
+                what += f": brightness is the share of {panel.counted} steps with a spike"
             if panel.rows.every > 1:
                 what += f", one in {panel.rows.every} shown"
             self._text(draw, self.raster_left, panel.top - s(7), panel.name, 20, panel.colour)
@@ -189,7 +193,7 @@ class Screen:
     def add(self, decision: Decision) -> None:
         """The decision for one observation."""
         for panel, raster, population in zip(self.panels, self.rasters, decision.populations, strict=True):
-            values = population.values[:, 0]
+            values = population.values[:, 0] / np.float32(population.counted)
             back = STRIPES[self.decisions % 2 if panel.spiking else 0]
             width = self.column * self.steps // values.shape[0]
             new = columns(values, panel.spiking, panel.rows, width, panel.colour, back)

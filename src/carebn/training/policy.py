@@ -35,6 +35,14 @@ class Policy:
         self.obs_dim = obs_dim
         self.obs_dtype = obs_dtype
 
+    def title(self) -> str:
+        """For people: what learnt where, and what became of it."""
+        if not isinstance(self.network, Converted):
+            return self.config.title()
+        run = self.network.simulation
+        residual = "" if run.residual == "none" else f", {run.residual} {run.alpha:g}"
+        return f"{self.config.title()}, converted to {run.time_steps} steps{residual}"
+
     @property
     def stateful(self) -> bool:
         return isinstance(self.network, Converted) and self.network.simulation.residual != "none"
