@@ -99,7 +99,8 @@ class RayExecutor:
 
     def __init__(self, place: Place) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # graphics cards stay visible, no warning
+        os.environ.setdefault("RAY_worker_niceness", "0")  # 15 by default: on a busy machine, hardly any time at all
         try:
             import ray
         except ImportError:
