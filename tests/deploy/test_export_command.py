@@ -65,7 +65,7 @@ def test_the_deployed_policy_acts_as_the_run(carebn):
     carebn("export", TRAINED, "--to", "numpy", "--out", "policy.npz")
     trained, deployed = load(TRAINED), deploy.load("policy.npz")
     obs, _ = export.observations(TRAINED, trained, 1000)
-    # Against float64: the run itself acts in float32, where a potential within rounding of its threshold may go either way.
+    # Against float64: the run acts in float32, where a potential within rounding of its threshold may go either way.
     with torch.no_grad():
         exact = copy.deepcopy(trained.network).double()(torch.from_numpy(obs).double()).numpy()
     np.testing.assert_allclose(deployed.predict(obs)[0], exact, rtol=0, atol=1e-6)
