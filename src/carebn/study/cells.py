@@ -12,6 +12,12 @@ from carebn.training.methods import METHODS
 FEWEST_EVALUATIONS = 20  # of a run, however short: a curve needs points
 
 
+@cache
+def _paper() -> TrainConfig:
+    """The defaults, filled in once: thousands of runs are compared with them."""
+    return TrainConfig().checked()
+
+
 @dataclass(frozen=True, order=True)
 class Budget:
     """How long a run learns."""
@@ -26,7 +32,7 @@ class Budget:
         apart as published, unless a run would then have fewer than twenty."""
         if not 0 < scale < float("inf"):
             raise ValueError(f"--scale must be above zero and finite, got {scale:g}; 1 is the paper's budget")
-        paper = TrainConfig().checked()
+        paper = _paper()
         assert paper.learning_starts is not None
         total = max(1, round(paper.total_timesteps * scale))
         return cls(
@@ -38,12 +44,12 @@ class Budget:
     @classmethod
     def of(cls, config: dict[str, Any]) -> Self:
         """Of a run's ``config.json``; what it leaves out is as in the paper."""
-        paper = TrainConfig().checked()
+        paper = _paper()
         return cls(**{f.name: int(config.get(f.name, getattr(paper, f.name))) for f in fields(cls)})
 
     def options(self) -> dict[str, int]:
         """Checkpoints come with evaluations, so that a killed run of any length loses a twentieth at most."""
-        paper = TrainConfig().checked()
+        paper = _paper()
         return {
             "total_timesteps": self.total_timesteps,
             "learning_starts": self.learning_starts,
