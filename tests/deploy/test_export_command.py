@@ -13,6 +13,8 @@ import pytest
 from carebn import cli, deploy, load
 from carebn.deploy import c_export, export, onnx_export
 from carebn.training import Run, TrainConfig
+from carebn.training.environment import make_env
+from carebn.training.evaluation import evaluate
 
 TRAINED = Path(__file__).parent / "trained_clif"
 
@@ -59,18 +61,30 @@ def test_every_format(carebn, to):
 def test_the_deployed_policy_acts_as_the_run(carebn):
     carebn("export", TRAINED, "--to", "numpy", "--out", "policy.npz")
     trained, deployed = load(TRAINED), deploy.load("policy.npz")
-    obs, _ = export.observations(TRAINED, trained, 1000)
+    obs = export.observations(TRAINED, trained, 1000).compared
     different = np.abs(trained.predict(obs)[0] - deployed.predict(obs)[0]).max(1) > 1e-5
-    assert different.mean() < 0.01  # the run acts in float32
+    assert different.mean() < 0.1
+    assert (deployed.trace(obs).margins[different] < 1e-6).all()  # the run acts in float32, which cannot decide these
 
 
+@pytest.mark.skipif(c_export.compiler() is None, reason="no C compiler")
 def test_int8_keeps_the_return(carebn):
+    """Ten episodes, played by the compiled program itself."""
     code, out, _ = carebn("export", TRAINED, "--to", "c", "--weights", "int8", "--out", "policy.c")
     assert code == 0
     trained, int8 = json.loads(Path("policy.c.json").read_bytes())["returns"]
-    assert abs(int8 - trained) <= 0.05 * abs(trained)
     assert f"mean return {int8:.1f} with int8 weights, {trained:.1f} as trained" in out
-    assert trained > 900, "the kept policy should have learned its task"
+    program = c_export.CPolicy("policy.c")
+    envs = [make_env("InvertedDoublePendulum-v4") for _ in range(10)]
+    played = evaluate(
+        lambda obs: program.values(obs.astype(np.float32)),
+        envs,
+        range(2_000_000, 2_000_010),
+        "InvertedDoublePendulum-v4",
+    )
+    assert abs(played.mean - trained) <= 0.05 * abs(trained)
+    assert played.mean == pytest.approx(int8, rel=0.01)
+    assert trained > 9000, "the kept policy should have learned its task"
 
 
 def test_int8_that_loses_the_return_is_refused(carebn, monkeypatch):
