@@ -35,7 +35,7 @@ def test_no_recorded_spike_changes(norm, neuron):
 
 
 def test_a_threshold_by_hand():
-    """One neuron, whose potentials near 0.5 are 0.5 + 2e-6 (fires) and 0.5 − 4e-6 (does not): the middle is 0.5 − 1e-6."""
+    """One neuron, with potentials 0.5 + 2e-6 (fires) and 0.5 − 4e-6 (does not): the middle is 0.5 − 1e-6."""
     folded = fold(spiking_actor("none", "lif"))
     encoder = replace(folded.encoder, coding="direct", squash="none", mean=np.empty((6, 0)), precision=np.empty((6, 0)))
     weight = np.zeros((6, 1))
@@ -61,7 +61,7 @@ def test_other_neurons_are_left_alone(network):
 
 
 def test_it_is_needed(tmp_path):
-    """The kept policy has a neuron on its threshold for several observations in a hundred; plain float32 fails there."""
+    """The kept policy has a neuron on its threshold for several observations in a hundred; plain float32 fails."""
     policy = load(TRAINED)
     seen, folded = episodes_of(TRAINED, policy, 1000), fold(policy.network)
     expected = trained_values(policy.network, seen.compared)
