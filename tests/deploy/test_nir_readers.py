@@ -8,6 +8,7 @@ import torch
 from deploy_cases import observations, spiking_actor, unfolded_values
 
 from carebn import load
+from carebn.deploy.centring import centred
 from carebn.deploy.export import observations as episodes_of
 from carebn.deploy.folding import fold
 from carebn.deploy.nir_export import NIRPolicy, write_nir
@@ -66,14 +67,15 @@ class Simulated:
 @pytest.mark.parametrize("reader", READERS)
 def test_a_trained_policy_acts_the_same(reader, bias, tmp_path):
     policy = load(TRAINED)
-    obs, _ = episodes_of(TRAINED, policy, 1000)
-    folded = fold(policy.network)
-    write_nir(folded, tmp_path / "policy.nir", bias, np.float32)
+    seen = episodes_of(TRAINED, policy, 1000)
+    obs, folded = seen.compared, fold(policy.network)
+    write_nir(centred(folded, seen.others), tmp_path / "policy.nir", bias, np.float32)
     expected = trained_values(policy.network, obs)
     parity = compare(expected, Simulated(tmp_path / "policy.nir", READERS[reader]).values, folded, obs, exact=False)
     print(reader, bias, parity)
     assert parity.passed, str(parity)
     assert parity.tolerance == 1e-5
+    assert parity.on_threshold == 0
     assert len(np.unique(expected.round(3))) > 50, "the policy says the same to everything"
 
 

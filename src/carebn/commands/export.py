@@ -45,13 +45,14 @@ def run(config: Config) -> int:
     warning = unfinished(config.run, policy.config)
     if warning:
         print(f"warning: {warning}", file=sys.stderr)
-    obs, source = observations(config.run, policy, config.observations)
+    seen = observations(config.run, policy, config.observations)
     report = export(
         policy,
         config.to,
         config.out,
-        obs,
-        source,
+        seen.compared,
+        seen.source,
+        others=seen.others,
         weights=config.weights,
         bias=config.bias,
         episodes=config.episodes,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import safetensors
@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 
 from carebn import __version__
 from carebn.deploy import c_export
+from carebn.deploy.centring import centred
 from carebn.deploy.folded import Folded
 from carebn.deploy.folding import fold
 from carebn.deploy.parity import Parity, compare, trained_values
@@ -30,6 +31,7 @@ from carebn.training.policy import Policy
 
 PRECISIONS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
 RETURN_LOSS = 0.05  # how much of its return a policy may lose by int8 weights
+SHARES = 5  # observations that are read for each one that is compared
 SEGMENTS = 20  # files of the replay that observations are taken from, at most
 
 
@@ -130,11 +132,13 @@ def export(
     *,
     weights: str | None = None,
     bias: str = "affine",
+    others: NDArray[Any] | None = None,
     episodes: int = 10,
 ) -> Report:
     """Write ``policy`` to the file ``out``, if what was written behaves as the trained network on ``obs``.
 
-    A ValueError says why it does not; then nothing is left behind.
+    A ValueError says why it does not; then nothing is left behind. For float32 weights, thresholds are centred on
+    ``others``, observations that the comparison does not use.
     """
     if to not in FORMATS:
         raise ValueError(unknown_name("export format", to, FORMATS))
@@ -148,7 +152,10 @@ def export(
     about = Path(f"{out}.json")
     hidden, hidden_about = (path.with_name(f".{path.name}.part") for path in (out, about))
     try:
-        form.write(network, hidden, options)
+        written = network
+        if others is not None and options.weights == "float32":
+            written = centred(network, others)
+        form.write(written, hidden, options)
         report = _checked(policy, network, form, to, options, hidden, obs, source, episodes)
         write_file(hidden_about, as_json(report.as_json(sha256(hidden.read_bytes()))))
         os.replace(hidden, out)
@@ -218,12 +225,19 @@ def _mean_return(policy: Policy, network: Folded, episodes: int) -> float:
 # --- observations ----------------------------------------------------------------------------------------------------
 
 
-def observations(run_dir: Path, policy: Policy, count: int) -> tuple[NDArray[Any], str]:
-    """(observations, where from): of the run's replay, or of random episodes where there is none."""
-    recorded = _recorded(sorted((run_dir / "replay").glob("*.safetensors")), count)
-    if recorded is not None and len(recorded) >= count:
-        return recorded, f"{count:,} observations of the run's replay"
-    return _random_episodes(policy, count), f"{count:,} observations of random episodes"
+class Observations(NamedTuple):
+    compared: NDArray[Any]  # the two are compared on these
+    others: NDArray[Any]  # thresholds are centred on these
+    source: str
+
+
+def observations(run_dir: Path, policy: Policy, count: int) -> Observations:
+    """Of the run's replay, or of random episodes where there are not enough."""
+    rows, source = _recorded(sorted((run_dir / "replay").glob("*.safetensors")), count * SHARES), "the run's replay"
+    if rows is None or len(rows) < count:
+        rows, source = _random_episodes(policy, count * SHARES), "random episodes"
+    index = np.linspace(0, len(rows) - 1, count).astype(int)
+    return Observations(rows[index], np.delete(rows, index, axis=0), f"{count:,} observations of {source}")
 
 
 def _recorded(segments: Sequence[Path], count: int) -> NDArray[Any] | None:

@@ -5,6 +5,7 @@ weights. With numpy alone one product per layer and all steps is faster than fol
 half of the inputs are silent throughout; then only the rows of the others are touched.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carebn.deploy.folded import Array, Bounds, Encoder, Folded, Layer
+
+Watch = Callable[[Array, float], None]  # is shown the potentials [B, F] and the threshold at every step
 
 
 class Trace(NamedTuple):
@@ -111,17 +114,22 @@ def checked(obs: NDArray[Any], encoder: Encoder) -> NDArray[np.float32]:
 
 def trace(network: Folded, obs: NDArray[np.float32], with_margins: bool = False) -> Trace:
     margins = np.full(len(obs), np.inf)
-    x = encode(network.encoder, network.time_steps, obs, margins if with_margins else None)
+
+    def note(potential: Array, threshold: float) -> None:
+        size = np.maximum(np.abs(potential).max(1), 1.0)
+        np.minimum(margins, np.abs(potential - threshold).min(1) / size, out=margins)
+
+    watch = note if with_margins else None
+    x = encode(network.encoder, network.time_steps, obs, watch)
     spikes = [x]
     for layer in network.layers:
-        current = _currents(layer, x, network.time_steps)
-        x = _NEURONS[layer.neuron.kind](layer, current, margins if with_margins else None)
+        x = fire(layer, currents(layer, x, network.time_steps), watch)
         spikes.append(x)
     values = decode(network.bounds, x[network.read_out_from :].sum(0) @ network.readout_weight + network.readout_bias)
     return Trace(spikes, margins, values)
 
 
-def encode(encoder: Encoder, steps: int, obs: NDArray[np.float32], margins: Array | None = None) -> Array:
+def encode(encoder: Encoder, steps: int, obs: NDArray[np.float32], watch: Watch | None = None) -> Array:
     """What the first layer receives: [T, B, F], or [1, B, F] where it is the same at every step."""
     x = (obs - encoder.offset) / encoder.divisor
     if encoder.squash == "tanh":
@@ -139,12 +147,13 @@ def encode(encoder: Encoder, steps: int, obs: NDArray[np.float32], margins: Arra
     for spike in fired:
         v += a
         np.greater(v, encoder.threshold, out=spike)
-        _note(margins, v, encoder.threshold)
+        if watch:
+            watch(v, encoder.threshold)
         v -= spike * encoder.subtract
     return fired.astype(np.float64)
 
 
-def _currents(layer: Layer, x: Array, steps: int) -> Array:
+def currents(layer: Layer, x: Array, steps: int) -> Array:
     """[T, B, outputs], from [T, B, inputs], or from [1, B, inputs] where the input is the same at every step."""
     weight = layer.weight
     rows = x.reshape(-1, layer.inputs)
@@ -166,14 +175,12 @@ def decode(bounds: Bounds | None, values: Array) -> Array:
     return np.clip(bounds.middle + bounds.reach * np.tanh(values), bounds.low, bounds.high)
 
 
-def _note(margins: Array | None, potential: Array, threshold: float) -> None:
-    """Keep the smallest distance from the threshold, relative to the largest potential (or one) of the observation."""
-    if margins is not None:
-        size = np.maximum(np.abs(potential).max(1), 1.0)
-        np.minimum(margins, np.abs(potential - threshold).min(1) / size, out=margins)
+def fire(layer: Layer, current: Array, watch: Watch | None = None) -> Array:
+    """Spikes (or the values of ReLU units) [T, B, outputs] under these currents."""
+    return _NEURONS[layer.neuron.kind](layer, current, watch)
 
 
-def _lif(layer: Layer, currents: Array, margins: Array | None) -> Array:
+def _lif(layer: Layer, currents: Array, watch: Watch | None) -> Array:
     """C = λ_c·C + x;  H = λ·V + C;  S = 1 if H > V_th;  V = H·(1 − S);  λ_c = 0 for LIF."""
     neuron = layer.neuron
     current_decay = neuron["current_decay"] if neuron.kind == "clif" else 0.0
@@ -186,12 +193,13 @@ def _lif(layer: Layer, currents: Array, margins: Array | None) -> Array:
         v *= decay
         v += c
         np.greater(v, threshold, out=spike)
-        _note(margins, v, threshold)
+        if watch:
+            watch(v, threshold)
         v *= ~spike
     return fired.astype(np.float64)
 
 
-def _dn(layer: Layer, currents: Array, margins: Array | None) -> Array:
+def _dn(layer: Layer, currents: Array, watch: Watch | None) -> Array:
     """C = λ_c·C + x;  V = V·(1 − S) + θ_r·S;  U = U + θ_s·S;
     V ← V + (V² − V − U + C);  U ← U + (θ_v·V − θ_u·U), both from the values before;  S = 1 if V > V_th."""
     neuron = layer.neuron
@@ -204,12 +212,13 @@ def _dn(layer: Layer, currents: Array, margins: Array | None) -> Array:
         u = u + neuron["theta_s"] * fired
         v, u = v + (v * v - v - u + c), u + (neuron["theta_v"] * v - neuron["theta_u"] * u)
         np.greater(v, threshold, out=spike)
-        _note(margins, v, threshold)
+        if watch:
+            watch(v, threshold)
         fired = spike
     return spikes
 
 
-def _integrate_and_fire(layer: Layer, currents: Array, margins: Array | None) -> Array:
+def _integrate_and_fire(layer: Layer, currents: Array, watch: Watch | None) -> Array:
     """H = V + x;  S = 1 if H > V_th;  V = H − V_th·S."""
     threshold = layer.neuron["v_threshold"]
     fired = np.empty(currents.shape, bool)
@@ -217,13 +226,13 @@ def _integrate_and_fire(layer: Layer, currents: Array, margins: Array | None) ->
     for current, spike in zip(currents, fired, strict=True):
         v += current
         np.greater(v, threshold, out=spike)
-        if margins is not None:  # silent neurons run far below zero, so each is measured by its own threshold
-            np.minimum(margins, np.abs(v / threshold - 1).min(1), out=margins)
+        if watch is not None:  # silent neurons run far below zero, so each is measured by its own threshold
+            watch(np.clip(v / threshold, -1.0, 2.0), 1.0)
         v -= spike * threshold
     return fired.astype(np.float64)
 
 
-def _relu(layer: Layer, currents: Array, margins: Array | None) -> Array:
+def _relu(layer: Layer, currents: Array, watch: Watch | None) -> Array:
     return np.maximum(currents, 0.0)
 
 
