@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carebn.kernels import fused, pure
+from carebn.kernels import pure
+from carebn.kernels.products import spike_product, weight_gradient
 from carebn.network import SpikingLayer
 
 
@@ -38,11 +39,11 @@ def assert_close_to_exact(result: torch.Tensor, exact: torch.Tensor, terms: int)
 def test_product_and_weight_gradient(samples, inputs, outputs, rate, with_bias, seed):
     x, weight, grad = spikes(samples, inputs, rate, seed), normal(outputs, inputs), normal(samples, outputs, seed=2)
     bias = normal(outputs, seed=3) if with_bias else None
-    z, binary = fused.spike_product(x, weight, bias)
+    z, binary = spike_product(x, weight, bias)
     exact = x.double() @ weight.double().t() + (bias.double() if bias is not None else 0)
     assert binary == (outputs >= 64)  # narrower layers are left to the dense product
     assert_close_to_exact(z, exact, inputs)
-    result = fused._weight_gradient(grad, x, True)
+    result = weight_gradient(grad, x, True)
     assert_close_to_exact(result, grad.double().t() @ x.double(), samples)
 
 
@@ -51,7 +52,7 @@ def test_product_and_weight_gradient(samples, inputs, outputs, rate, with_bias, 
 def test_input_that_is_not_a_spike_takes_the_dense_product(odd, at):
     x, weight = spikes(512, 70, 0.5), normal(64, 70)
     x[at] = odd
-    z, binary = fused.spike_product(x, weight, None)
+    z, binary = spike_product(x, weight, None)
     assert not binary
     torch.testing.assert_close(z, x @ weight.t(), equal_nan=True)
 
@@ -63,7 +64,7 @@ def test_same_result_on_any_number_of_threads():
     try:
         for threads in (1, 2, 3, 5):
             torch.set_num_threads(threads)
-            results.append((fused.spike_product(x, weight, None)[0], fused._weight_gradient(grad, x, True)))
+            results.append((spike_product(x, weight, None)[0], weight_gradient(grad, x, True)))
     finally:
         torch.set_num_threads(before)
     for product, gradient in results[1:]:
@@ -73,7 +74,7 @@ def test_same_result_on_any_number_of_threads():
 
 def test_strided_spikes():
     x, weight = spikes(512, 140, 0.3)[:, ::2], normal(64, 70)
-    z, binary = fused.spike_product(x, weight, None)
+    z, binary = spike_product(x, weight, None)
     assert binary
     assert_close_to_exact(z, x.double() @ weight.double().t(), 70)
 

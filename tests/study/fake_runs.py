@@ -8,6 +8,17 @@ from typing import Any
 
 VERSIONS = {"python": "3.11.7", "carebn": "0.1.0", "torch": "2.13.0"}
 
+# A program that runs the command line and tells how much memory it took.
+PROBE = """
+import sys
+from carebn import cli
+try:
+    cli.main()
+finally:  # not getrusage, whose figure is inherited from the process that started this one
+    peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    print("peak MiB", int(peak.split()[1]) // 1024, file=sys.stderr)
+"""
+
 
 def write_run(
     directory: Path,

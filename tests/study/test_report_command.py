@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from fake_runs import write_run
+from fake_runs import PROBE, write_run
 
 from carebn import cli
 from carebn.commands.report import Config, run
@@ -165,16 +165,6 @@ def test_mistakes_are_one_sentence(tmp_path: Path, carebn, words: list[str], tol
 
 
 # --- many runs --------------------------------------------------------------------------------------------------------
-
-PROBE = """
-import sys
-from carebn import cli
-try:
-    cli.main()
-finally:  # not getrusage, whose figure is inherited from the process that started this one
-    peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
-    print("peak MiB", int(peak.split()[1]) // 1024, file=sys.stderr)
-"""
 
 
 def test_two_thousand_runs(tmp_path: Path) -> None:

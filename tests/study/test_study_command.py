@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from fake_runs import write_run
+from fake_runs import PROBE, write_run
 
 from carebn import cli
 from carebn.study.paper import MUJOCO, STUDIES
@@ -208,17 +208,6 @@ def test_plan_stop_and_go_on(tmp_path: Path, study) -> None:
     shown = study("show", "ann-td3", "--scale", "0.0001")
     assert shown.stderr == ""
     assert [row[2].endswith("(1)") for row in rows(shown.stdout) if row[1] == "ours"] == [True, True]
-
-
-PROBE = """
-import sys
-from carebn import cli
-try:
-    cli.main()
-finally:  # not getrusage, whose figure is inherited from the process that started this one
-    peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
-    print("peak MiB", int(peak.split()[1]) // 1024, file=sys.stderr)
-"""
 
 
 def test_two_thousand_runs(tmp_path: Path) -> None:

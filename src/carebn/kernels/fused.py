@@ -19,9 +19,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from carebn.kernels import lookup
 from carebn.kernels.entries import KERNELS
 from carebn.kernels.pool import BLOCKS, run, run_serially
+from carebn.kernels.products import spike_product, weight_gradient
 from carebn.kernels.vectors import NO_UPDATE
 
 
@@ -134,57 +134,6 @@ def _once_if_constant(grad: Tensor) -> Tensor:
 def _like_input(grad: Tensor, z_steps: int) -> Tensor:
     """Summed over time where the input was constant in time."""
     return grad.sum(0, keepdim=True) if z_steps == 1 and grad.shape[0] > 1 else grad
-
-
-# --- products with spikes ---------------------------------------------------------------------------------------------
-
-
-def _worth_looking_up(samples: int, inputs: int, outputs: int, narrowest: int, dtype: torch.dtype) -> bool:
-    """Where the look-up wins over the dense product, as measured; it is written for eight float32 at a time."""
-    return (
-        dtype == torch.float32
-        and outputs % lookup.LANES == 0
-        and samples >= 512
-        and inputs >= 64
-        and outputs >= narrowest
-        and torch.get_num_threads() <= outputs // 32
-    )
-
-
-def spike_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, bool]:
-    """x [M, K] · Wᵀ + bias, without a gradient; also whether it was found that all of x is 0 or 1."""
-    (samples, inputs), outputs = x.shape, weight.shape[0]
-    if _worth_looking_up(samples, inputs, outputs, 64, x.dtype) and weight.is_contiguous():
-        x = x.contiguous()
-        padded = -(-inputs // (lookup.BITS * lookup.AT_ONCE)) * lookup.AT_ONCE
-        codes = torch.empty(samples, padded, dtype=torch.uint8)
-        sums = torch.empty(padded * lookup.ENTRIES * outputs)
-        z = torch.empty(samples, outputs)
-        flags = (ctypes.c_int64 * BLOCKS)()
-        run(
-            KERNELS[x.dtype]["spike_product"], 0,
-            samples, inputs, outputs, padded, *_addresses(x, weight), 0 if bias is None else bias.data_ptr(),
-            *_addresses(codes, sums, z), ctypes.addressof(flags),
-        )  # fmt: skip
-        if all(flags):
-            return z, True
-    return nn.functional.linear(x, weight, bias), False
-
-
-def _weight_gradient(grad: Tensor, x: Tensor, spikes: bool) -> Tensor:
-    """gradᵀ [N, M] · x [M, K]."""
-    (samples, inputs), outputs = x.shape, grad.shape[1]
-    if not (spikes and _worth_looking_up(samples, inputs, outputs, 128, x.dtype)):
-        return grad.t() @ x
-    slab = lookup.SLAB if torch.get_num_threads() <= outputs // lookup.SLAB else lookup.SLAB // 2
-    passes = -(-samples // (lookup.BITS * lookup.AT_ONCE))
-    codes = torch.empty(passes, lookup.AT_ONCE, inputs, dtype=torch.uint8)
-    result = torch.empty(outputs, inputs)
-    run(
-        KERNELS[x.dtype]["spike_weight_gradient"], 0,
-        samples, inputs, outputs, slab, *_addresses(x, grad, codes, result),
-    )  # fmt: skip
-    return result
 
 
 # --- given scale and shift -------------------------------------------------------------------------------------------
@@ -436,7 +385,7 @@ class _NormalisedLayer(torch.autograd.Function):
         grad_x = (grad_z @ weight).view(z_steps, batch, -1) if wants_x else None
         # Every spike has derivative one with respect to the stimulation: sum over time first, multiply once.
         grad_stimulation = grad_y.sum(0) @ weight if wants_stimulation else None
-        grad_weight = _weight_gradient(grad_z, x, ctx.spikes) if wants_weight else None
+        grad_weight = weight_gradient(grad_z, x, ctx.spikes) if wants_weight else None
         grad_bias = z.new_zeros(features) if wants_bias else None  # it cancels in training: see normalise_and_fire
         return (
             grad_x, grad_stimulation, grad_weight, grad_bias, grad_norm_weight, grad_norm_bias, None, None, None

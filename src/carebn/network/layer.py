@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from carebn.kernels import fused
+from carebn.kernels.products import spike_product
 from carebn.neuron import Neuron, make_neuron
 from carebn.norm import NoNorm, Norm, TorchNorm, make_norm
 
@@ -93,7 +94,7 @@ class SpikingLayer(nn.Module):
         elif torch.is_grad_enabled():
             z = F.linear(x, weight, None if learning else bias)
         else:
-            z = fused.spike_product(x.flatten(0, 1), weight, None if learning else bias)[0].view(*x.shape[:2], -1)
+            z = spike_product(x.flatten(0, 1), weight, None if learning else bias)[0].view(*x.shape[:2], -1)
         if not isinstance(norm, Norm):
             return fused.fire(z, steps, spec)
         norm.check_input(z if z.shape[0] == steps else z.expand(steps, -1, -1))
