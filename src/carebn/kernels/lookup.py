@@ -1,251 +1,216 @@
-"""Matrix products with spikes by table look-up, about twice as fast as the dense product, at any firing rate.
+"""Matrix products with spikes by table look-up: about twice as fast as the dense product, at any firing rate.
 
 Four inputs that are 0 or 1 have sixteen possible sums of their weights. So the sums are written down once, in a table,
 and then each sample adds one row of the table where a dense product would do four multiplications: the method of the
 four Russians. The same trick turned round gives the gradient of the weights: there four samples share a table.
 
-    forward    z[m] = bias + Σ_g table[g, code[m, g]]      table[g, c] = Σ_j bit_j(c)·W[:, g + j·G],  G = ⌈K/4⌉
+    forward    z[m] = bias + Σ_g table[g, code[m, g]]      table[g, c] = Σ_j bit_j(c)·W[:, input(g, j)]
     gradient   dW[:, k] = Σ_g table[g, code[g, k]]         table[g, c] = Σ_j bit_j(c)·grad[4g + j]
 
-Columns are cut into slabs so narrow that the part of the table in use stays in the first-level cache. Each element's
-sum has one fixed order, whatever the number of threads.
+Group g has the inputs g, g + Q, g + 2Q and g + 3Q with Q = ⌊K/4⌋; up to three that are left make a group of their own.
+Columns are cut into slabs so narrow that the eight tables in use stay in the first-level cache. Each element's sum has
+one fixed order, whatever the number of threads.
 """
 
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils
 
-from carebn.kernels.jit import int32, int64, intrinsic, njit, types, uint8
+from carebn.kernels.jit import int32, int64, njit, uint16
+from carebn.kernels.lanes import AT_ONCE, BITS, ENTRIES, LANES, ROW, WIDEST, adder, fill_table, write_codes
 from carebn.kernels.pool import BLOCKS, my_blocks, read_table, wait_for_all
 from carebn.kernels.scan import array_at, rows_of
 
-BITS = 4  # inputs that share a table
-ENTRIES = 1 << BITS
-AT_ONCE = 8  # tables whose rows are added in one pass over the result
-LANES = 8  # floats in one vector of the processor
-SLAB = 64  # columns worked on together
-SMALL = 96  # so many columns are not cut
+CACHE_LINE = 64
+TILE = 16  # rows and columns that are transposed together
 
-
-def _row_adder(unrolled: bool) -> Any:
-    """out[i] += a[i] + … + h[i] for so many vectors; all are addresses of float32. One by one, in this order."""
-
-    @intrinsic
-    def add_rows(
-        typingctx: Any, out: Any, vectors: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any
-    ) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            vector = ir.VectorType(ir.FloatType(), LANES).as_pointer()
-            target, *sources = (builder.inttoptr(address, vector) for address in (args[0], *args[2:]))
-
-            def add(index: Any) -> None:
-                here = builder.gep(target, [index])
-                total = builder.load(here, align=4)
-                for source in sources:
-                    total = builder.fadd(total, builder.load(builder.gep(source, [index]), align=4))
-                builder.store(total, here, align=4)
-
-            if unrolled:
-                for index in range(SLAB // LANES):
-                    add(ir.Constant(ir.IntType(64), index))
-            else:
-                with cgutils.for_range(builder, args[1]) as loop:
-                    add(loop.index)
-            return context.get_dummy_value()
-
-        return types.none(*[types.int64] * 10), codegen
-
-    return add_rows
-
-
-_add_full_rows, _add_rows = _row_adder(True), _row_adder(False)
+_add_1, _add_2, _add_3, _add_4, _add_5, _add_6, _add_7, _add_8 = (adder(v) for v in range(1, WIDEST + 1))
 
 
 @njit
-def _add_looked_up(out_: int, table_: int, code: Any, columns: int, whole_slab: bool) -> None:
-    """out += Σ_g table[g, code[g]] for AT_ONCE tables of rows with so many columns.
-
-    With the width of a whole slab as a constant, the compiler turns the addresses into shifts and the loop into a list.
-    """
-    row = SLAB * 4 if whole_slab else columns * 4
-    size = ENTRIES * row
-    a = table_ + code[0] * row
-    b = table_ + size + code[1] * row
-    c = table_ + 2 * size + code[2] * row
-    d = table_ + 3 * size + code[3] * row
-    e = table_ + 4 * size + code[4] * row
-    f = table_ + 5 * size + code[5] * row
-    g = table_ + 6 * size + code[6] * row
-    h = table_ + 7 * size + code[7] * row
-    if whole_slab:
-        _add_full_rows(out_, 0, a, b, c, d, e, f, g, h)
+def _add_looked_up(
+    vectors: int, out: int, out_step: int, source: int, source_step: int, codes: int, code_step: int, group_step: int,
+    table: int, rows: int,
+) -> None:  # fmt: skip
+    if vectors == 8:
+        _add_8(out, out_step, source, source_step, codes, code_step, group_step, table, rows)
+    elif vectors == 7:
+        _add_7(out, out_step, source, source_step, codes, code_step, group_step, table, rows)
+    elif vectors == 6:
+        _add_6(out, out_step, source, source_step, codes, code_step, group_step, table, rows)
+    elif vectors == 5:
+        _add_5(out, out_step, source, source_step, codes, code_step, group_step, table, rows)
+    elif vectors == 4:
+        _add_4(out, out_step, source, source_step, codes, code_step, group_step, table, rows)
+    elif vectors == 3:
+        _add_3(out, out_step, source, source_step, codes, code_step, group_step, table, rows)
+    elif vectors == 2:
+        _add_2(out, out_step, source, source_step, codes, code_step, group_step, table, rows)
     else:
-        _add_rows(out_, columns // LANES, a, b, c, d, e, f, g, h)
+        _add_1(out, out_step, source, source_step, codes, code_step, group_step, table, rows)
 
 
 @njit
-def _eight(codes: Any, g: int) -> Any:
-    """A tuple, because making a slice costs as much as using it."""
-    return (
-        codes[g], codes[g + 1], codes[g + 2], codes[g + 3], codes[g + 4], codes[g + 5], codes[g + 6], codes[g + 7]
-    )  # fmt: skip
+def _aligned(size: int, one: Any) -> Any:
+    """A new array that begins at the start of a cache line. To be used as an array: an address keeps nothing alive."""
+    buffer = np.empty(size + CACHE_LINE // 4, array_at(0, (0,), one).dtype)
+    begin = -buffer.ctypes.data % CACHE_LINE // 4
+    return buffer[begin : begin + size]
 
 
 @njit
-def _eight_down(codes: Any, k: int) -> Any:
-    return (
-        codes[0, k], codes[1, k], codes[2, k], codes[3, k], codes[4, k], codes[5, k], codes[6, k], codes[7, k]
-    )  # fmt: skip
+def _transpose(source: Any, out: Any) -> None:
+    """out[j, i] = source[i, j], tile by tile, so that what is read and what is written stay in the cache."""
+    rows, columns = source.shape
+    for i0 in range(0, rows, TILE):
+        for j0 in range(0, columns, TILE):
+            for i in range(i0, min(i0 + TILE, rows)):
+                for j in range(j0, min(j0 + TILE, columns)):
+                    out[j, i] = source[i, j]
 
 
 @njit
-def _extend(table: Any, bit: int, row: Any) -> None:
-    """The entries that have this bit as their highest: those without it, plus its row."""
-    half = 1 << bit
-    for c in range(half):
-        without, with_it = table[c], table[half + c]
-        for n in range(row.size):
-            with_it[n] = without[n] + row[n]
-
-
-@njit
-def _extend_by_nothing(table: Any, bit: int) -> None:
-    half = 1 << bit
-    for c in range(half):
-        table[half + c] = table[c]
-
-
-@njit
-def _code_row(x: Any, groups: int, code: Any) -> None:
-    """The codes of one sample whose inputs are all 0 or 1."""
-    for g in range(groups, code.size):
-        code[g] = 0
-    for j in range(BITS):
-        part = x[min(j * groups, x.size) : min((j + 1) * groups, x.size)]
-        if j == 0:
-            for g in range(part.size):
-                code[g] = uint8(int32(part[g]))
-        else:
-            for g in range(part.size):
-                code[g] |= uint8(int32(part[g]) << j)
-
-
-@njit
-def _is_binary(x: Any, one: Any) -> bool:
-    zero = one - one
-    odd = int32(0)
-    for k in range(x.size):
-        odd |= int32((x[k] != one) & (x[k] != zero))
-    return bool(odd == 0)
+def _weights_by_input(weight: Any, wide: Any, mine: Any) -> None:
+    """wide[k] = weight[:, k] for these inputs k, with zeros where there is no such input or no such output."""
+    outputs, inputs = weight.shape
+    there = max(min(mine.stop, inputs), mine.start)
+    _transpose(weight[:, mine.start : there], wide[mine.start : there])
+    for k in range(mine.start, there):
+        for n in range(outputs, wide.shape[1]):
+            wide[k, n] = 0
+    for k in range(there, mine.stop):
+        wide[k] = 0
 
 
 @njit
 def product(table: int, at: int, one: Any) -> None:
-    """z [M, N] = x·Wᵀ + bias for spikes x [M, K]; flags[block] says whether that block's inputs were all 0 or 1.
+    """z [M, N'] = x·Wᵀ + bias for spikes x [M, K], with N' = N filled up to whole vectors.
 
-    If any was not, z is not filled in.
+    flags[block] says whether that block's inputs were all 0 or 1. If any was not, z is not filled in. ``wide`` is room
+    for the weights as [4⌈K/4⌉ + 1, N'], the last of zeros; ``padded`` is the number of groups, filled up to whole
+    passes.
     """
-    (samples, inputs, outputs, padded, x_, weight_, bias_, codes_, sums_, z_, flags_) = read_table(table, at, 11)
-    groups = (inputs + BITS - 1) // BITS
-    x = array_at(x_, (samples, inputs), one)
+    (samples, inputs, outputs, padded, x_, weight_, bias_, codes_, wide_, z_, flags_) = read_table(table, at, 11)
+    vectors = (outputs + LANES - 1) // LANES
+    columns = vectors * LANES
+    quarter = inputs // BITS
+    left = inputs - BITS * quarter
+    rows_of_wide = BITS * ((inputs + BITS - 1) // BITS) + 1
+    x = array_at(x_, (samples, inputs), int32(0))
     weight = array_at(weight_, (outputs, inputs), one)
-    codes = array_at(codes_, (samples, padded), uint8(0))
-    z = array_at(z_, (samples, outputs), one)
+    codes = array_at(codes_, (samples, padded), uint16(0))
+    wide = array_at(wide_, (rows_of_wide, columns), one)
     flags = array_at(flags_, (BLOCKS,), int64(0))
-    slab = outputs if outputs <= SMALL else SLAB
-    row = np.empty(slab, x.dtype)
+    rest = np.zeros((BITS, LANES), np.int32)  # the inputs that are left of one sample, in the first column
+    rest_ = rest.ctypes.data
+    rest_code = np.zeros(LANES, np.uint16)
     for block in my_blocks(table):
         flags[block] = 1
         for m in rows_of(block, samples):
-            if not _is_binary(x[m], one):
+            a = x_ + m * inputs * 4
+            code = codes[m]
+            binary = write_codes(
+                a, a + quarter * 4, a + 2 * quarter * 4, a + 3 * quarter * 4, code.ctypes.data, quarter
+            )
+            for g in range(quarter, padded):
+                code[g] = 0
+            if left > 0:
+                for j in range(left):
+                    rest[j, 0] = x[m, BITS * quarter + j]
+                binary &= write_codes(
+                    rest_, rest_ + ROW, rest_ + 2 * ROW, rest_ + 3 * ROW, rest_code.ctypes.data, LANES
+                )
+                code[quarter] = rest_code[0]
+            if not binary:
                 flags[block] = 0
                 break
-            _code_row(x[m], groups, codes[m])
-        for g in rows_of(block, padded):
-            for n0 in range(0, outputs, slab):
-                width = min(slab, outputs - n0)
-                start = sums_ + (n0 * padded + g * width) * ENTRIES * 4
-                sums = array_at(start, (ENTRIES, width), one)
-                sums[0] = 0
-                for j in range(BITS):
-                    k = g + j * groups
-                    if g < groups and k < inputs:
-                        for n in range(width):
-                            row[n] = weight[n0 + n, k]
-                        _extend(sums, j, row[:width])
-                    else:
-                        _extend_by_nothing(sums, j)
+        _weights_by_input(weight, wide, rows_of(block, rows_of_wide))
     wait_for_all(table)
     for block in range(BLOCKS):
         if flags[block] == 0:
             return
-    for n0 in range(0, outputs, slab):
-        width = min(slab, outputs - n0)
-        for block in my_blocks(table):
-            for m in rows_of(block, samples):
-                if bias_ != 0:
-                    z[m, n0 : n0 + width] = array_at(bias_, (outputs,), one)[n0 : n0 + width]
+    start = np.zeros(columns, weight.dtype)
+    if bias_ != 0:
+        start[:outputs] = array_at(bias_, (outputs,), one)
+    scratch = _aligned(AT_ONCE * ENTRIES * WIDEST * LANES, one)
+    nothing = rows_of_wide - 1
+    slabs = (vectors + WIDEST - 1) // WIDEST
+    for s in range(slabs):
+        v0 = vectors * s // slabs
+        width = vectors * (s + 1) // slabs - v0
+        for g0 in range(0, padded, AT_ONCE):  # outside the loop over samples, so that the tables stay in the cache
+            for i in range(AT_ONCE):
+                g = g0 + i
+                if g < quarter:
+                    a, b, c, d = g, g + quarter, g + 2 * quarter, g + 3 * quarter
+                elif g == quarter and left > 0:
+                    a, b, c, d = BITS * quarter, BITS * quarter + 1, BITS * quarter + 2, BITS * quarter + 3
                 else:
-                    z[m, n0 : n0 + width] = 0
-        for g in range(0, padded, AT_ONCE):  # outside the loop over samples, so that the tables stay in the cache
-            start = sums_ + (n0 * padded + g * width) * ENTRIES * 4
+                    a, b, c, d = nothing, nothing, nothing, nothing
+                part = wide_ + v0 * ROW
+                fill_table(
+                    scratch.ctypes.data + i * ENTRIES * width * ROW,
+                    part + a * columns * 4, part + b * columns * 4, part + c * columns * 4, part + d * columns * 4,
+                    width,
+                )  # fmt: skip
             for block in my_blocks(table):
-                for m in rows_of(block, samples):
-                    out = z_ + (m * outputs + n0) * 4
-                    if width == SLAB:
-                        _add_looked_up(out, start, _eight(codes[m], g), width, True)
-                    else:
-                        _add_looked_up(out, start, _eight(codes[m], g), width, False)
-
-
-@njit
-def _sample_code_row(x: Any, bit: int, code: Any) -> None:
-    for k in range(x.size):
-        code[k] |= uint8(int32(x[k]) << bit)
+                rows = rows_of(block, samples)
+                out = z_ + rows.start * columns * 4 + v0 * ROW
+                source, step = (start.ctypes.data + v0 * ROW, 0) if g0 == 0 else (out, columns * 4)
+                _add_looked_up(
+                    width, out, columns * 4, source, step, codes_ + (rows.start * padded + g0) * 2, padded * 2, 2,
+                    scratch.ctypes.data, len(rows),
+                )  # fmt: skip
 
 
 @njit
 def weight_gradient(table: int, at: int, one: Any) -> None:
-    """grad_weight [N, K] = gradᵀ·x for spikes x [M, K] and grad [M, N]. ``slab`` columns go to a thread at a time."""
-    (samples, inputs, outputs, slab, x_, grad_, codes_, result_) = read_table(table, at, 8)
+    """grad_weight [N, K] = gradᵀ·x for spikes x [M, K] and grad [M, N'], with N' = N filled up to whole vectors.
+
+    The columns of grad are cut into ``slabs``.
+    """
+    (samples, inputs, outputs, slabs, x_, grad_, codes_, result_) = read_table(table, at, 8)
     together = BITS * AT_ONCE
     passes = (samples + together - 1) // together
-    x = array_at(x_, (samples, inputs), one)
-    grad = array_at(grad_, (samples, outputs), one)
-    codes = array_at(codes_, (passes, AT_ONCE, inputs), uint8(0))
+    vectors = (outputs + LANES - 1) // LANES
+    columns = vectors * LANES
     result = array_at(result_, (outputs, inputs), one)
+    silence = np.zeros(max(inputs, columns), result.dtype)  # in place of samples that are not there
     for block in my_blocks(table):
-        for p in rows_of(block, passes):
-            codes[p] = 0
-            for m in range(p * together, min((p + 1) * together, samples)):
-                within = m - p * together
-                _sample_code_row(x[m], within % BITS, codes[p, within // BITS])
+        for g in rows_of(block, passes * AT_ONCE):
+            m = g * BITS
+            write_codes(
+                x_ + m * inputs * 4 if m < samples else silence.ctypes.data,
+                x_ + (m + 1) * inputs * 4 if m + 1 < samples else silence.ctypes.data,
+                x_ + (m + 2) * inputs * 4 if m + 2 < samples else silence.ctypes.data,
+                x_ + (m + 3) * inputs * 4 if m + 3 < samples else silence.ctypes.data,
+                codes_ + g * inputs * 2, inputs,
+            )  # fmt: skip
     wait_for_all(table)
-    sums = np.empty(AT_ONCE * ENTRIES * slab, x.dtype)
-    total = np.empty(inputs * slab, x.dtype)
+    scratch = _aligned(AT_ONCE * ENTRIES * WIDEST * LANES, one)
+    total = _aligned(inputs * WIDEST * LANES, one)
     for block in my_blocks(table):
-        for n0 in range(block * slab, outputs, BLOCKS * slab):
-            width = min(slab, outputs - n0)
-            tables = sums[: AT_ONCE * ENTRIES * width].reshape((AT_ONCE, ENTRIES, width))
-            by_input = total[: inputs * width].reshape((inputs, width))
-            by_input[:] = 0
+        for s in range(block, slabs, BLOCKS):
+            v0 = vectors * s // slabs
+            width = vectors * (s + 1) // slabs - v0
+            by_input = total[: inputs * width * LANES].reshape((inputs, width * LANES))
             for p in range(passes):
-                for g in range(AT_ONCE):
-                    tables[g, 0] = 0
-                    for j in range(BITS):
-                        m = p * together + g * BITS + j
-                        if m < samples:
-                            _extend(tables[g], j, grad[m, n0 : n0 + width])
-                        else:
-                            _extend_by_nothing(tables[g], j)
-                for k in range(inputs):
-                    out = total.ctypes.data + k * width * 4
-                    if width == SLAB:
-                        _add_looked_up(out, sums.ctypes.data, _eight_down(codes[p], k), width, True)
-                    else:
-                        _add_looked_up(out, sums.ctypes.data, _eight_down(codes[p], k), width, False)
-            for n in range(width):
-                for k in range(inputs):
-                    result[n0 + n, k] = by_input[k, n]
+                for i in range(AT_ONCE):
+                    m = (p * AT_ONCE + i) * BITS
+                    part = grad_ + v0 * ROW
+                    fill_table(
+                        scratch.ctypes.data + i * ENTRIES * width * ROW,
+                        part + m * columns * 4 if m < samples else silence.ctypes.data,
+                        part + (m + 1) * columns * 4 if m + 1 < samples else silence.ctypes.data,
+                        part + (m + 2) * columns * 4 if m + 2 < samples else silence.ctypes.data,
+                        part + (m + 3) * columns * 4 if m + 3 < samples else silence.ctypes.data,
+                        width,
+                    )  # fmt: skip
+                out = by_input.ctypes.data
+                source, step = (silence.ctypes.data, 0) if p == 0 else (out, width * ROW)
+                _add_looked_up(
+                    width, out, width * ROW, source, step, codes_ + p * AT_ONCE * inputs * 2, 2, inputs * 2,
+                    scratch.ctypes.data, inputs,
+                )  # fmt: skip
+            n0, n1 = v0 * LANES, min((v0 + width) * LANES, outputs)
+            _transpose(by_input[:, : n1 - n0], result[n0:n1])

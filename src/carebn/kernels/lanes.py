@@ -1,0 +1,135 @@
+"""The three inner loops of ``lookup``, written vector by vector.
+
+A compiler that is given plain loops here adds checks and remainders that cost more than the work. All arguments are
+addresses, steps and sizes in bytes or items, as 64-bit integers; ``vectors`` is the width of a row.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils
+
+from carebn.kernels.jit import intrinsic, types
+
+BITS = 4  # inputs that share a table
+ENTRIES = 1 << BITS
+AT_ONCE = 8  # tables whose rows are added in one pass over the result
+LANES = 8  # floats in a vector
+ROW = 4 * LANES  # bytes of a vector
+WIDEST = 8  # vectors in the widest row
+
+_ONE = int(np.float32(1).view(np.int32))
+_LOWEST = 23  # 1.0 has its bits 23 to 29 set, and no others
+_LONG, _SHORT = ir.IntType(64), ir.IntType(16)
+_FLOATS = ir.VectorType(ir.FloatType(), LANES)
+_INTS = ir.VectorType(ir.IntType(32), LANES)
+_SHORTS = ir.VectorType(_SHORT, LANES)
+
+
+def _number(value: int) -> Any:
+    return ir.Constant(_LONG, value)
+
+
+def _everywhere(value: int) -> Any:
+    return ir.Constant(_INTS, [value] * LANES)
+
+
+def _load(builder: Any, address: Any, kind: Any, align: int = 4) -> Any:
+    return builder.load(builder.inttoptr(address, kind.as_pointer()), align=align)
+
+
+def _store(builder: Any, value: Any, address: Any, align: int = 4) -> None:
+    builder.store(value, builder.inttoptr(address, value.type.as_pointer()), align=align)
+
+
+def _inlined(arguments: int, write: Callable[..., Any], returns: Any = types.none) -> Callable[..., Any]:
+    """An intrinsic of so many integers whose instructions ``write(builder, *arguments)`` lays down."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        result = write(builder, *args)
+        return context.get_dummy_value() if result is None else result
+
+    return lambda typingctx, *ignored: (returns(*[types.int64] * arguments), codegen)
+
+
+def adder(vectors: int) -> Any:
+    """out[i] = source[i] + Σ_g table[g, code[i, g]] for AT_ONCE tables of rows of so many vectors."""
+
+    def write(
+        b: Any, out: Any, out_step: Any, source: Any, source_step: Any, codes: Any, code_step: Any, group_step: Any,
+        table: Any, rows: Any,
+    ) -> None:  # fmt: skip
+        with cgutils.for_range(b, rows) as loop:
+            here = b.add(out, b.mul(loop.index, out_step))
+            there = b.add(source, b.mul(loop.index, source_step))
+            code = b.add(codes, b.mul(loop.index, code_step))
+            totals = [_load(b, b.add(there, _number(v * ROW)), _FLOATS) for v in range(vectors)]
+            for g in range(AT_ONCE):
+                offset = b.zext(_load(b, b.add(code, b.mul(group_step, _number(g))), _SHORT, align=2), _LONG)
+                row = b.add(table, b.mul(offset, _number(vectors)))
+                for v in range(vectors):
+                    entry = b.add(row, _number((g * ENTRIES * vectors + v) * ROW))
+                    totals[v] = b.fadd(totals[v], _load(b, entry, _FLOATS))
+            for v in range(vectors):
+                _store(b, totals[v], b.add(here, _number(v * ROW)))
+
+    implementation = _inlined(9, write)
+
+    @intrinsic
+    def add(
+        typingctx: Any, out: Any, out_step: Any, source: Any, source_step: Any, codes: Any, code_step: Any,
+        group_step: Any, table: Any, rows: Any,
+    ) -> Any:  # fmt: skip
+        return implementation(typingctx)
+
+    return add
+
+
+def _write_table(builder: Any, table: Any, a: Any, b: Any, c: Any, d: Any, vectors: Any) -> None:
+    step = builder.mul(vectors, _number(ROW))
+    with cgutils.for_range(builder, vectors) as loop:
+        shift = builder.mul(loop.index, _number(ROW))
+        sums = [ir.Constant(_FLOATS, [0.0] * LANES)]
+        for row in (a, b, c, d):
+            addend = _load(builder, builder.add(row, shift), _FLOATS)
+            sums += [addend if i == 0 else builder.fadd(total, addend) for i, total in enumerate(sums)]
+        for entry, total in enumerate(sums):
+            _store(builder, total, builder.add(builder.add(table, shift), builder.mul(step, _number(entry))))
+
+
+@intrinsic
+def fill_table(typingctx: Any, table: Any, a: Any, b: Any, c: Any, d: Any, vectors: Any) -> Any:
+    """The sixteen sums of the four rows at a, b, c and d."""
+    return _inlined(6, _write_table)(typingctx)
+
+
+def _write_codes(builder: Any, a: Any, b: Any, c: Any, d: Any, codes: Any, count: Any) -> Any:
+    odd = cgutils.alloca_once_value(builder, _everywhere(0))  # type: ignore[no-untyped-call]
+    passes = builder.sdiv(builder.add(count, _number(LANES - 1)), _number(LANES))
+    latest = builder.sub(count, _number(LANES))
+    with cgutils.for_range(builder, passes) as loop:
+        start = builder.mul(loop.index, _number(LANES))
+        start = builder.select(builder.icmp_signed("<", start, latest), start, latest)
+        together = _everywhere(0)
+        strange = builder.load(odd)
+        for j, row in enumerate((a, b, c, d)):
+            bits = _load(builder, builder.add(row, builder.mul(start, _number(4))), _INTS)
+            is_one = builder.icmp_signed("==", bits, _everywhere(_ONE))
+            strange = builder.or_(strange, builder.select(is_one, _everywhere(0), bits))
+            together = builder.or_(together, builder.and_(bits, _everywhere(1 << (_LOWEST + j))))
+        builder.store(strange, odd)
+        offset = builder.lshr(together, _everywhere(_LOWEST - (ROW.bit_length() - 1)))
+        _store(builder, builder.trunc(offset, _SHORTS), builder.add(codes, builder.mul(start, _number(2))), align=2)
+    any_odd = builder.bitcast(builder.load(odd), ir.IntType(32 * LANES))
+    return builder.icmp_unsigned("==", any_odd, ir.Constant(ir.IntType(32 * LANES), 0))
+
+
+@intrinsic
+def write_codes(typingctx: Any, a: Any, b: Any, c: Any, d: Any, codes: Any, count: Any) -> Any:
+    """The codes of ``count`` ≥ LANES columns of four rows of 0.0 and 1.0; returns whether there was nothing else.
+
+    A code is what the four make as a number, times ROW: the offset of its entry in a table one vector wide.
+    """
+    return _inlined(6, _write_codes, types.boolean)(typingctx)
