@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from carebn.kernels import encoder, infer, integrate, lookup, scan, vectors
+from carebn.kernels import encoder, infer, integrate, lookup, packed, scan, vectors
 from carebn.kernels.jit import float32, float64
 from carebn.kernels.pool import i_am_first, read_table, wait_for_all
 
@@ -58,7 +58,7 @@ def _build(one: Any, stamp: int) -> dict[str, Callable[[int], None]]:
             scan.moments(table, 1, one)
             wait_for_all(table)
             if i_am_first(table):
-                vectors.statistics(table, 8, one)
+                vectors.statistics(table, 8, 0, read_table(table, 8, 1)[0], one)
                 if vectors.is_finite(table, 8):
                     vectors.update_moving(table, 22, one)
             wait_for_all(table)
@@ -76,7 +76,7 @@ def _build(one: Any, stamp: int) -> dict[str, Callable[[int], None]]:
                 scan.dn_backward(table, 1, one)
             wait_for_all(table)
             if i_am_first(table):
-                vectors.pull_back(table, 17, one)
+                vectors.pull_back(table, 17, 0, read_table(table, 17, 1)[0], one)
             wait_for_all(table)
             scan.finish(table, 27, one)
 
@@ -104,6 +104,22 @@ def _build(one: Any, stamp: int) -> dict[str, Callable[[int], None]]:
         if stamp:
             lookup.weight_gradient(table, 1, one)
 
+    def packed_encode(table: int) -> None:
+        if stamp:
+            packed.encode(table, 0, one)
+
+    def packed_count(table: int) -> None:
+        if stamp:
+            packed.count(table, 0, one)
+
+    def packed_layer(table: int) -> None:
+        if stamp:
+            packed.layer(table, 0, one)
+
+    def packed_layer_backward(table: int) -> None:
+        if stamp:
+            packed.layer_backward(table, 0, one)
+
     def integrate_and_fire(table: int) -> None:
         if stamp:
             integrate.integrate(table, 0, one)
@@ -122,6 +138,10 @@ def _build(one: Any, stamp: int) -> dict[str, Callable[[int], None]]:
         act,
         spike_product,
         spike_weight_gradient,
+        packed_encode,
+        packed_count,
+        packed_layer,
+        packed_layer_backward,
         integrate_and_fire,
     )
     return {kernel.__name__: kernel for kernel in kernels}

@@ -98,7 +98,7 @@ def apply(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
     return result
 
 
-def _first_derivative_only() -> None:
+def first_derivative_only() -> None:
     """Called by every backward pass: grad mode is on there only if somebody wants to differentiate it again."""
     if torch.is_grad_enabled():
         raise RuntimeError(
@@ -107,18 +107,18 @@ def _first_derivative_only() -> None:
         )
 
 
-def _addresses(*tensors: Tensor) -> list[int]:
+def addresses(*tensors: Tensor) -> list[int]:
     return [t.data_ptr() for t in tensors]
 
 
 @lru_cache
-def _constants(values: tuple[float, ...], dtype: torch.dtype) -> Tensor:
+def constants(values: tuple[float, ...], dtype: torch.dtype) -> Tensor:
     """Numbers for a kernel; kept alive, because a kernel gets their address only."""
     return torch.tensor(values, dtype=dtype)
 
 
-def _neuron_constants(spec: NeuronSpec, dtype: torch.dtype) -> int:
-    return _constants((*spec.constants, spec.surrogate_size), dtype).data_ptr()
+def neuron_constants(spec: NeuronSpec, dtype: torch.dtype) -> int:
+    return constants((*spec.constants, spec.surrogate_size), dtype).data_ptr()
 
 
 def _as_rows(x: Tensor) -> Tensor:
@@ -145,7 +145,7 @@ def _scan_forward(z: Tensor, scale: Tensor, shift: Tensor, steps: int, spec: Neu
     run(
         KERNELS[z.dtype]["fire"], spec.family,
         steps, batch, features, z_steps, scale.shape[0],
-        *_addresses(z, scale, shift, spikes), _neuron_constants(spec, z.dtype),
+        *addresses(z, scale, shift, spikes), neuron_constants(spec, z.dtype),
     )  # fmt: skip
     return spikes
 
@@ -164,7 +164,7 @@ def _scan_backward(
     run(
         KERNELS[z.dtype]["fire_backward"], spec.family,
         steps, batch, features, z.shape[0], scale.shape[0], grad.shape[0],
-        *_addresses(z, scale, shift, center, grad, grad_y, sums[0], sums[1]), _neuron_constants(spec, z.dtype),
+        *addresses(z, scale, shift, center, grad, grad_y, sums[0], sums[1]), neuron_constants(spec, z.dtype),
         spec.surrogate,
     )  # fmt: skip
     grad_shift, products = sums.sum(1, dtype=torch.float64)
@@ -181,7 +181,7 @@ class _ScaleAndFire(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        _first_derivative_only()
+        first_derivative_only()
         z, scale, shift = ctx.saved_tensors
         grad_y, grad_shift, grad_scale = _scan_backward(z, scale, shift, torch.zeros_like(scale), grad, ctx.spec)
         grad_z = _like_input(grad_y.mul_(scale[:, None]), z.shape[0])
@@ -204,7 +204,7 @@ class _Fire(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        _first_derivative_only()
+        first_derivative_only()
         z, one = ctx.saved_tensors
         zero = torch.zeros_like(one)
         grad_y, _, _ = _scan_backward(z, one, zero, zero, grad, ctx.spec)
@@ -239,7 +239,7 @@ class _NormaliseAndFire(torch.autograd.Function):
         sums = torch.empty(2, BLOCKS, groups, features, dtype=torch.float64)
         run(
             KERNELS[z.dtype]["moments"], 0,
-            z_steps, batch, features, int(norm.per_step), *_addresses(z, sums[0], sums[1]),
+            z_steps, batch, features, int(norm.per_step), *addresses(z, sums[0], sums[1]),
         )  # fmt: skip
         offset, square = sums.sum(1) / (z_steps * batch // groups)
         var = (square - offset * offset).clamp_(min=0)
@@ -263,7 +263,7 @@ class _NormaliseAndFire(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        _first_derivative_only()
+        first_derivative_only()
         z, scale, shift = ctx.saved_tensors
         mean, var, scale_out, shift_out = ctx.graph
         center = _as_rows(mean.detach().to(z.dtype))
@@ -284,7 +284,7 @@ class _NormaliseAndFire(torch.autograd.Function):
         run(
             KERNELS[z.dtype]["finish"], 0,
             steps, batch, features, z.shape[0], scale.shape[0], constant.shape[0],
-            *_addresses(z, scale, center, constant, slope, grad_y),
+            *addresses(z, scale, center, constant, slope, grad_y),
         )  # fmt: skip
         grad_bias = z.new_zeros(features) if ctx.has_bias else None
         return _like_input(grad_y, z.shape[0]), grad_bias, None, None, None, *grad_parameters
@@ -329,24 +329,24 @@ class _NormalisedLayer(torch.autograd.Function):
         sums = torch.empty(2, BLOCKS, features, dtype=torch.float64)
         statistics = torch.empty(2, features, dtype=torch.float64)  # mean with the layer's bias, variance
         vectors = torch.empty(3, features, dtype=z.dtype)  # scale, shift, center
-        finite = ctypes.c_int64()
+        finite = ctypes.c_int64(1)
         rule = norm.kernel_rule()
         kind, momentum, errors = (NO_UPDATE, 0.0, ()) if rule is None else rule
         wide, narrow = 8 * features, z.element_size() * features
-        z_, sums_, mean_, scale_ = _addresses(z, sums, statistics, vectors)
-        eps = _constants((norm.eps,), torch.float64)
-        options = _constants((momentum, torch.finfo(z.dtype).max), torch.float64)
+        z_, sums_, mean_, scale_ = addresses(z, sums, statistics, vectors)
+        eps = constants((norm.eps,), torch.float64)
+        options = constants((momentum, torch.finfo(z.dtype).max), torch.float64)
         run(
             KERNELS[z.dtype]["normalise_and_fire"], spec.family,
             z_steps, batch, features, 0, z_, sums_, sums_ + BLOCKS * wide,
-            features, z_steps * batch, sums_, z_, *_addresses(norm_weight, norm_bias, eps),
+            features, z_steps * batch, sums_, z_, *addresses(norm_weight, norm_bias, eps),
             0 if bias is None else bias.data_ptr(),
             mean_, mean_ + wide, scale_, scale_ + narrow, scale_ + 2 * narrow, ctypes.addressof(finite),
             kind, features, batch, steps * batch, mean_, mean_ + wide,
-            *_addresses(norm.running_mean, norm.running_var), *(_addresses(*errors) or (0, 0)),
-            *_addresses(options, norm.num_batches_tracked),
+            *addresses(norm.running_mean, norm.running_var), *(addresses(*errors) or (0, 0)),
+            *addresses(options, norm.num_batches_tracked),
             steps, batch, features, z_steps, 1, z_, scale_, scale_ + narrow, spikes.data_ptr(),
-            _neuron_constants(spec, z.dtype),
+            neuron_constants(spec, z.dtype),
         )  # fmt: skip
         if not finite.value:
             norm.refuse_non_finite()
@@ -359,7 +359,7 @@ class _NormalisedLayer(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        _first_derivative_only()
+        first_derivative_only()
         x, z, vectors, statistics, weight, norm_weight = ctx.saved_tensors
         spec, (z_steps, batch, features) = ctx.spec, ctx.shape
         steps = grad.shape[0]
@@ -369,14 +369,14 @@ class _NormalisedLayer(torch.autograd.Function):
         path = torch.empty(2, features, dtype=z.dtype)  # constant, slope
         grad_norm_weight, grad_norm_bias = torch.empty_like(norm_weight), torch.empty_like(norm_weight)
         narrow = z.element_size() * features
-        z_, scale_, sums_, path_, grad_y_ = _addresses(z, vectors, sums, path, grad_y)
+        z_, scale_, sums_, path_, grad_y_ = addresses(z, vectors, sums, path, grad_y)
         run(
             KERNELS[z.dtype]["normalise_and_fire_backward"], spec.family,
             steps, batch, features, z_steps, 1, grad.shape[0],
             z_, scale_, scale_ + narrow, scale_ + 2 * narrow, grad.data_ptr(), grad_y_,
-            sums_, sums_ + BLOCKS * narrow, _neuron_constants(spec, z.dtype), spec.surrogate,
-            features, steps * batch, sums_, *_addresses(norm_weight, ctx.eps), statistics.data_ptr() + 8 * features,
-            *_addresses(grad_norm_weight, grad_norm_bias), path_, path_ + narrow,
+            sums_, sums_ + BLOCKS * narrow, neuron_constants(spec, z.dtype), spec.surrogate,
+            features, steps * batch, sums_, *addresses(norm_weight, ctx.eps), statistics.data_ptr() + 8 * features,
+            *addresses(grad_norm_weight, grad_norm_bias), path_, path_ + narrow,
             steps, batch, features, z_steps, 1, 1,
             z_, scale_, scale_ + 2 * narrow, path_, path_ + narrow, grad_y_,
         )  # fmt: skip
@@ -411,13 +411,13 @@ def normalised_layer(
 def update_moving_(norm: BatchNormaliser, rule: MovingRule, mean: Tensor, var: Tensor, batch: int, count: int) -> None:
     """One update of a normaliser's moving statistics and error estimates, in place."""
     like = norm.running_mean
-    options = _constants((rule.momentum, torch.finfo(like.dtype).max), torch.float64)
+    options = constants((rule.momentum, torch.finfo(like.dtype).max), torch.float64)
     mean, var = mean.double().contiguous(), var.double().contiguous()
     run_serially(
         KERNELS[like.dtype]["update_moving"], 0,
         rule.rule, like.numel(), batch, count,
-        *_addresses(mean, var, norm.running_mean, norm.running_var), *(_addresses(*rule.errors) or (0, 0)),
-        *_addresses(options, norm.num_batches_tracked),
+        *addresses(mean, var, norm.running_mean, norm.running_var), *(addresses(*rule.errors) or (0, 0)),
+        *addresses(options, norm.num_batches_tracked),
     )  # fmt: skip
 
 
@@ -428,8 +428,8 @@ def encode(stimulation: Tensor, steps: int, threshold: float, subtract: float) -
     """Spikes [T, B, F] of soft-reset integrate-and-fire neurons under a constant stimulation [B, F]; no gradient."""
     a = stimulation.detach().contiguous()
     spikes = a.new_empty(steps, *a.shape)
-    constants = _constants((threshold, subtract), a.dtype)
-    run(KERNELS[a.dtype]["encode"], 0, steps, *a.shape, *_addresses(a, spikes, constants))
+    numbers = constants((threshold, subtract), a.dtype)
+    run(KERNELS[a.dtype]["encode"], 0, steps, *a.shape, *addresses(a, spikes, numbers))
     return spikes
 
 
@@ -438,19 +438,19 @@ class _ReceptiveFields(torch.autograd.Function):
     def forward(ctx: Any, s: Tensor, mean: Tensor, std: Tensor) -> Tensor:
         s = s.contiguous()
         a = s.new_empty(s.shape[0], mean.numel())
-        run(KERNELS[s.dtype]["distances"], 0, *s.shape, mean.shape[1], *_addresses(s, mean, std, a))
+        run(KERNELS[s.dtype]["distances"], 0, *s.shape, mean.shape[1], *addresses(s, mean, std, a))
         a.exp_()
         ctx.save_for_backward(s, mean, std, a)
         return a
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
-        _first_derivative_only()
+        first_derivative_only()
         s, mean, std, a = ctx.saved_tensors
         grad = grad.contiguous()
         sums = s.new_empty(2, BLOCKS, mean.numel())
         kernel = KERNELS[s.dtype]["field_gradients"]
-        run(kernel, 0, *s.shape, mean.shape[1], *_addresses(s, mean, std, a, grad, sums))
+        run(kernel, 0, *s.shape, mean.shape[1], *addresses(s, mean, std, a, grad, sums))
         grad_mean, grad_std = sums.sum(1).view(2, *mean.shape)
         grad_s = None
         if ctx.needs_input_grad[0]:

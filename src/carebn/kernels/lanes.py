@@ -22,29 +22,29 @@ WIDEST = 8  # vectors in the widest row
 
 _ONE = int(np.float32(1).view(np.int32))
 _LOWEST = 23  # 1.0 has its bits 23 to 29 set, and no others
-_LONG, _SHORT = ir.IntType(64), ir.IntType(16)
-_FLOATS = ir.VectorType(ir.FloatType(), LANES)
-_INTS = ir.VectorType(ir.IntType(32), LANES)
+LONG, _SHORT = ir.IntType(64), ir.IntType(16)
+FLOATS = ir.VectorType(ir.FloatType(), LANES)
+INTS = ir.VectorType(ir.IntType(32), LANES)
 _SHORTS = ir.VectorType(_SHORT, LANES)
 
 
-def _number(value: int) -> Any:
-    return ir.Constant(_LONG, value)
+def number(value: int) -> Any:
+    return ir.Constant(LONG, value)
 
 
 def _everywhere(value: int) -> Any:
-    return ir.Constant(_INTS, [value] * LANES)
+    return ir.Constant(INTS, [value] * LANES)
 
 
-def _load(builder: Any, address: Any, kind: Any, align: int = 4) -> Any:
+def load(builder: Any, address: Any, kind: Any, align: int = 4) -> Any:
     return builder.load(builder.inttoptr(address, kind.as_pointer()), align=align)
 
 
-def _store(builder: Any, value: Any, address: Any, align: int = 4) -> None:
+def store(builder: Any, value: Any, address: Any, align: int = 4) -> None:
     builder.store(value, builder.inttoptr(address, value.type.as_pointer()), align=align)
 
 
-def _inlined(arguments: int, write: Callable[..., Any], returns: Any = types.none) -> Callable[..., Any]:
+def inlined(arguments: int, write: Callable[..., Any], returns: Any = types.none) -> Callable[..., Any]:
     """An intrinsic of so many integers whose instructions ``write(builder, *arguments)`` lays down."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -65,17 +65,17 @@ def adder(vectors: int) -> Any:
             here = b.add(out, b.mul(loop.index, out_step))
             there = b.add(source, b.mul(loop.index, source_step))
             code = b.add(codes, b.mul(loop.index, code_step))
-            totals = [_load(b, b.add(there, _number(v * ROW)), _FLOATS) for v in range(vectors)]
+            totals = [load(b, b.add(there, number(v * ROW)), FLOATS) for v in range(vectors)]
             for g in range(AT_ONCE):
-                offset = b.zext(_load(b, b.add(code, b.mul(group_step, _number(g))), _SHORT, align=2), _LONG)
-                row = b.add(table, b.mul(offset, _number(vectors)))
+                offset = b.zext(load(b, b.add(code, b.mul(group_step, number(g))), _SHORT, align=2), LONG)
+                row = b.add(table, b.mul(offset, number(vectors)))
                 for v in range(vectors):
-                    entry = b.add(row, _number((g * ENTRIES * vectors + v) * ROW))
-                    totals[v] = b.fadd(totals[v], _load(b, entry, _FLOATS))
+                    entry = b.add(row, number((g * ENTRIES * vectors + v) * ROW))
+                    totals[v] = b.fadd(totals[v], load(b, entry, FLOATS))
             for v in range(vectors):
-                _store(b, totals[v], b.add(here, _number(v * ROW)))
+                store(b, totals[v], b.add(here, number(v * ROW)))
 
-    implementation = _inlined(9, write)
+    implementation = inlined(9, write)
 
     @intrinsic
     def add(
@@ -88,40 +88,40 @@ def adder(vectors: int) -> Any:
 
 
 def _write_table(builder: Any, table: Any, a: Any, b: Any, c: Any, d: Any, vectors: Any) -> None:
-    step = builder.mul(vectors, _number(ROW))
+    step = builder.mul(vectors, number(ROW))
     with cgutils.for_range(builder, vectors) as loop:
-        shift = builder.mul(loop.index, _number(ROW))
-        sums = [ir.Constant(_FLOATS, [0.0] * LANES)]
+        shift = builder.mul(loop.index, number(ROW))
+        sums = [ir.Constant(FLOATS, [0.0] * LANES)]
         for row in (a, b, c, d):
-            addend = _load(builder, builder.add(row, shift), _FLOATS)
+            addend = load(builder, builder.add(row, shift), FLOATS)
             sums += [addend if i == 0 else builder.fadd(total, addend) for i, total in enumerate(sums)]
         for entry, total in enumerate(sums):
-            _store(builder, total, builder.add(builder.add(table, shift), builder.mul(step, _number(entry))))
+            store(builder, total, builder.add(builder.add(table, shift), builder.mul(step, number(entry))))
 
 
 @intrinsic
 def fill_table(typingctx: Any, table: Any, a: Any, b: Any, c: Any, d: Any, vectors: Any) -> Any:
     """The sixteen sums of the four rows at a, b, c and d."""
-    return _inlined(6, _write_table)(typingctx)
+    return inlined(6, _write_table)(typingctx)
 
 
 def _write_codes(builder: Any, a: Any, b: Any, c: Any, d: Any, codes: Any, count: Any) -> Any:
     odd = cgutils.alloca_once_value(builder, _everywhere(0))  # type: ignore[no-untyped-call]
-    passes = builder.sdiv(builder.add(count, _number(LANES - 1)), _number(LANES))
-    latest = builder.sub(count, _number(LANES))
+    passes = builder.sdiv(builder.add(count, number(LANES - 1)), number(LANES))
+    latest = builder.sub(count, number(LANES))
     with cgutils.for_range(builder, passes) as loop:
-        start = builder.mul(loop.index, _number(LANES))
+        start = builder.mul(loop.index, number(LANES))
         start = builder.select(builder.icmp_signed("<", start, latest), start, latest)
         together = _everywhere(0)
         strange = builder.load(odd)
         for j, row in enumerate((a, b, c, d)):
-            bits = _load(builder, builder.add(row, builder.mul(start, _number(4))), _INTS)
+            bits = load(builder, builder.add(row, builder.mul(start, number(4))), INTS)
             is_one = builder.icmp_signed("==", bits, _everywhere(_ONE))
             strange = builder.or_(strange, builder.select(is_one, _everywhere(0), bits))
             together = builder.or_(together, builder.and_(bits, _everywhere(1 << (_LOWEST + j))))
         builder.store(strange, odd)
         offset = builder.lshr(together, _everywhere(_LOWEST - (ROW.bit_length() - 1)))
-        _store(builder, builder.trunc(offset, _SHORTS), builder.add(codes, builder.mul(start, _number(2))), align=2)
+        store(builder, builder.trunc(offset, _SHORTS), builder.add(codes, builder.mul(start, number(2))), align=2)
     any_odd = builder.bitcast(builder.load(odd), ir.IntType(32 * LANES))
     return builder.icmp_unsigned("==", any_odd, ir.Constant(ir.IntType(32 * LANES), 0))
 
@@ -132,4 +132,4 @@ def write_codes(typingctx: Any, a: Any, b: Any, c: Any, d: Any, codes: Any, coun
 
     A code is what the four make as a number, times ROW: the offset of its entry in a table one vector wide.
     """
-    return _inlined(6, _write_codes, types.boolean)(typingctx)
+    return inlined(6, _write_codes, types.boolean)(typingctx)

@@ -51,7 +51,7 @@ def _add_looked_up(
 
 
 @njit
-def _aligned(size: int, one: Any) -> Any:
+def aligned(size: int, one: Any) -> Any:
     """A new array that begins at the start of a cache line. To be used as an array: an address keeps nothing alive."""
     buffer = np.empty(size + CACHE_LINE // 4, array_at(0, (0,), one).dtype)
     begin = -buffer.ctypes.data % CACHE_LINE // 4
@@ -59,7 +59,7 @@ def _aligned(size: int, one: Any) -> Any:
 
 
 @njit
-def _transpose(source: Any, out: Any) -> None:
+def transpose(source: Any, out: Any) -> None:
     """out[j, i] = source[i, j], tile by tile, so that what is read and what is written stay in the cache."""
     rows, columns = source.shape
     for i0 in range(0, rows, TILE):
@@ -74,7 +74,7 @@ def _weights_by_input(weight: Any, wide: Any, mine: Any) -> None:
     """wide[k] = weight[:, k] for these inputs k, with zeros where there is no such input or no such output."""
     outputs, inputs = weight.shape
     there = max(min(mine.stop, inputs), mine.start)
-    _transpose(weight[:, mine.start : there], wide[mine.start : there])
+    transpose(weight[:, mine.start : there], wide[mine.start : there])
     for k in range(mine.start, there):
         for n in range(outputs, wide.shape[1]):
             wide[k, n] = 0
@@ -132,7 +132,7 @@ def product(table: int, at: int, one: Any) -> None:
     start = np.zeros(columns, weight.dtype)
     if bias_ != 0:
         start[:outputs] = array_at(bias_, (outputs,), one)
-    scratch = _aligned(AT_ONCE * ENTRIES * WIDEST * LANES, one)
+    scratch = aligned(AT_ONCE * ENTRIES * WIDEST * LANES, one)
     nothing = rows_of_wide - 1
     slabs = (vectors + WIDEST - 1) // WIDEST
     for s in range(slabs):
@@ -164,6 +164,36 @@ def product(table: int, at: int, one: Any) -> None:
 
 
 @njit
+def gradient_of_slab(
+    samples: int, code_row: int, columns: int, v0: int, width: int, grad_: int, codes_: int, tables: Any, by_input: Any,
+    silence_: int,
+) -> None:  # fmt: skip
+    """by_input [K, width of the slab] = xᵀ·grad for the ``width`` vectors of grad [M, columns] from number v0 on.
+
+    codes [⌈M/4⌉ filled up to whole passes, code_row] are those of x, ``silence`` a row of zeros.
+    """
+    inputs = by_input.shape[0]
+    out = by_input.ctypes.data
+    part = grad_ + v0 * ROW
+    for p in range((samples + BITS * AT_ONCE - 1) // (BITS * AT_ONCE)):
+        for i in range(AT_ONCE):
+            m = (p * AT_ONCE + i) * BITS
+            fill_table(
+                tables.ctypes.data + i * ENTRIES * width * ROW,
+                part + m * columns * 4 if m < samples else silence_,
+                part + (m + 1) * columns * 4 if m + 1 < samples else silence_,
+                part + (m + 2) * columns * 4 if m + 2 < samples else silence_,
+                part + (m + 3) * columns * 4 if m + 3 < samples else silence_,
+                width,
+            )  # fmt: skip
+        source, step = (silence_, 0) if p == 0 else (out, width * ROW)
+        _add_looked_up(
+            width, out, width * ROW, source, step, codes_ + p * AT_ONCE * code_row * 2, 2, code_row * 2,
+            tables.ctypes.data, inputs,
+        )  # fmt: skip
+
+
+@njit
 def weight_gradient(table: int, at: int, one: Any) -> None:
     """grad_weight [N, K] = gradᵀ·x for spikes x [M, K] and grad [M, N'], with N' = N filled up to whole vectors.
 
@@ -187,30 +217,13 @@ def weight_gradient(table: int, at: int, one: Any) -> None:
                 codes_ + g * inputs * 2, inputs,
             )  # fmt: skip
     wait_for_all(table)
-    scratch = _aligned(AT_ONCE * ENTRIES * WIDEST * LANES, one)
-    total = _aligned(inputs * WIDEST * LANES, one)
+    scratch = aligned(AT_ONCE * ENTRIES * WIDEST * LANES, one)
+    total = aligned(inputs * WIDEST * LANES, one)
     for block in my_blocks(table):
         for s in range(block, slabs, BLOCKS):
             v0 = vectors * s // slabs
             width = vectors * (s + 1) // slabs - v0
             by_input = total[: inputs * width * LANES].reshape((inputs, width * LANES))
-            for p in range(passes):
-                for i in range(AT_ONCE):
-                    m = (p * AT_ONCE + i) * BITS
-                    part = grad_ + v0 * ROW
-                    fill_table(
-                        scratch.ctypes.data + i * ENTRIES * width * ROW,
-                        part + m * columns * 4 if m < samples else silence.ctypes.data,
-                        part + (m + 1) * columns * 4 if m + 1 < samples else silence.ctypes.data,
-                        part + (m + 2) * columns * 4 if m + 2 < samples else silence.ctypes.data,
-                        part + (m + 3) * columns * 4 if m + 3 < samples else silence.ctypes.data,
-                        width,
-                    )  # fmt: skip
-                out = by_input.ctypes.data
-                source, step = (silence.ctypes.data, 0) if p == 0 else (out, width * ROW)
-                _add_looked_up(
-                    width, out, width * ROW, source, step, codes_ + p * AT_ONCE * inputs * 2, 2, inputs * 2,
-                    scratch.ctypes.data, inputs,
-                )  # fmt: skip
+            gradient_of_slab(samples, inputs, columns, v0, width, grad_, codes_, scratch, by_input, silence.ctypes.data)
             n0, n1 = v0 * LANES, min((v0 + width) * LANES, outputs)
-            _transpose(by_input[:, : n1 - n0], result[n0:n1])
+            transpose(by_input[:, : n1 - n0], result[n0:n1])

@@ -10,7 +10,7 @@ from carebn.kernels.lanes import AT_ONCE, BITS, LANES, WIDEST
 from carebn.kernels.pool import BLOCKS, run
 
 
-def _whole(size: int, unit: int) -> int:
+def whole(size: int, unit: int) -> int:
     """Filled up to whole units."""
     return -(-size // unit) * unit
 
@@ -26,8 +26,8 @@ def spike_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tenso
     if _worth_looking_up(samples, inputs, outputs, x.dtype) and weight.is_contiguous():
         x = x.contiguous()
         groups = -(-inputs // BITS)
-        padded = _whole(groups, AT_ONCE)
-        columns = _whole(outputs, LANES)
+        padded = whole(groups, AT_ONCE)
+        columns = whole(outputs, LANES)
         codes = torch.empty(samples, padded, dtype=torch.uint16)
         wide = torch.empty(BITS * groups + 1, columns)
         z = torch.empty(samples, columns)
@@ -47,12 +47,12 @@ def weight_gradient(grad: Tensor, x: Tensor, spikes: bool) -> Tensor:
     (samples, inputs), outputs = x.shape, grad.shape[1]
     if not (spikes and _worth_looking_up(samples, inputs, outputs, x.dtype)):
         return grad.t() @ x
-    columns = _whole(outputs, LANES)
+    columns = whole(outputs, LANES)
     if columns > outputs:
         grad = nn.functional.pad(grad, (0, columns - outputs))
     vectors = columns // LANES
     slabs = max(-(-vectors // WIDEST), min(vectors, torch.get_num_threads()))  # one for every thread at least
-    codes = torch.empty(_whole(samples, BITS * AT_ONCE) // BITS, inputs, dtype=torch.uint16)
+    codes = torch.empty(whole(samples, BITS * AT_ONCE) // BITS, inputs, dtype=torch.uint16)
     result = torch.empty(outputs, inputs)
     run(
         KERNELS[x.dtype]["spike_weight_gradient"], 0,

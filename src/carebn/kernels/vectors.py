@@ -67,8 +67,10 @@ def update_moving(table: int, at: int, one: Any) -> None:
 
 
 @njit
-def statistics(table: int, at: int, one: Any) -> None:
-    """From the partial sums of the batch to its mean, variance, scale and shift; says whether all are finite.
+def statistics(table: int, at: int, first: int, last: int, one: Any) -> None:
+    """From the partial sums of the batch to its mean, variance, scale and shift, for the features first ≤ f < last.
+
+    ``finite`` becomes 0 if one is not. The center may take the place of the pivot.
 
     ``layer_bias`` (an address, or 0) was left out of the products: the reported mean has it, the center does not.
     """
@@ -85,12 +87,11 @@ def statistics(table: int, at: int, one: Any) -> None:
     shift = array_at(shift_, (features,), one)
     center = array_at(center_, (features,), one)
     finite = array_at(finite_, (1,), int64(0))
-    finite[0] = 1
     for block in range(1, BLOCKS):
-        for f in range(features):
+        for f in range(first, last):
             sums[0, 0, f] += sums[0, block, f]
             sums[1, 0, f] += sums[1, block, f]
-    for f in range(features):
+    for f in range(first, last):
         total = sums[0, 0, f]
         square = sums[1, 0, f]
         offset = total / count
@@ -106,14 +107,14 @@ def statistics(table: int, at: int, one: Any) -> None:
             finite[0] = 0
     if layer_bias_ != 0:
         layer_bias = array_at(layer_bias_, (features,), one)
-        for f in range(features):
+        for f in range(first, last):
             mean[f] += float64(layer_bias[f])
 
 
 @njit
-def pull_back(table: int, at: int, one: Any) -> None:
+def pull_back(table: int, at: int, first: int, last: int, one: Any) -> None:
     """From the partial sums of the backward scan to the gradients of weight and bias, and to the two vectors that carry
-    the gradient through the statistics to every product: constant + slope·(z − mean)."""
+    the gradient through the statistics to every product: constant + slope·(z − mean). For first ≤ feature < last."""
     (features, count, sums_, weight_, epsilon_, var_, grad_weight_, grad_bias_, constant_,
      slope_) = read_table(table, at, 10)  # fmt: skip
     sums = array_at(sums_, (2, BLOCKS, features), one)
@@ -124,12 +125,12 @@ def pull_back(table: int, at: int, one: Any) -> None:
     grad_bias = array_at(grad_bias_, (features,), one)
     constant = array_at(constant_, (features,), one)
     slope = array_at(slope_, (features,), one)
-    totals = np.zeros((2, features))
+    totals = np.zeros((2, last))
     for block in range(BLOCKS):
-        for f in range(features):
+        for f in range(first, last):
             totals[0, f] += float64(sums[0, block, f])
             totals[1, f] += float64(sums[1, block, f])
-    for f in range(features):
+    for f in range(first, last):
         total = totals[0, f]
         product = totals[1, f]
         deviation = 1 / np.sqrt(var[f] + epsilon)
@@ -138,6 +139,26 @@ def pull_back(table: int, at: int, one: Any) -> None:
         grad_weight[f] = product * deviation
         constant[f] = -scale * total / count
         slope[f] = -scale * deviation * deviation * product / count
+
+
+@njit
+def moving_map(table: int, at: int, moving_at: int, first: int, last: int, one: Any) -> None:
+    """Scale and shift from the moving statistics, with the entries of ``statistics`` and ``update_moving``.
+
+    In the precision and order of the pure-torch map; epsilon too is in that precision.
+    """
+    (features, _, _, _, weight_, bias_, epsilon_, _, _, _, scale_, shift_, _, _) = read_table(table, at, 14)
+    moving_ = read_table(table, moving_at, 12)
+    weight = array_at(weight_, (features,), one)
+    bias = array_at(bias_, (features,), one)
+    epsilon = array_at(epsilon_, (1,), one)[0]
+    mean = array_at(moving_[6], (features,), one)
+    var = array_at(moving_[7], (features,), one)
+    scale = array_at(scale_, (features,), one)
+    shift = array_at(shift_, (features,), one)
+    for f in range(first, last):
+        scale[f] = weight[f] * (one / np.sqrt(var[f] + epsilon))
+        shift[f] = bias[f] - mean[f] * scale[f]
 
 
 @njit

@@ -54,13 +54,22 @@ class PopulationDecoder(nn.Module):
 
     def forward(self, spikes: Tensor) -> Tensor:
         steps = spikes.shape[0]
-        matrix = self.weight.view(-1, 1) * self.belongs
-        if self.readout in ("max-membrane", "mean-membrane"):
+        if not self.reads_counts:
+            matrix = self.weight.view(-1, 1) * self.belongs
             potentials = (spikes @ matrix + self.bias).cumsum(0)
             if self.readout == "mean-membrane":
                 return potentials.mean(0)
             return potentials.gather(0, potentials.detach().abs().argmax(0, keepdim=True))[0]
-        counts = spikes.sum(0)
+        return self.read(spikes.sum(0), steps)
+
+    @property
+    def reads_counts(self) -> bool:
+        """Whether the output depends only on how often each neuron fired."""
+        return self.readout in ("membrane", "rate")
+
+    def read(self, counts: Tensor, steps: int) -> Tensor:
+        """The output for spike counts [B, outputs·population]."""
+        matrix = self.weight.view(-1, 1) * self.belongs
         if self.readout == "rate":
             return torch.addmm(self.bias, counts, matrix, alpha=1 / steps)
         return torch.addmm(self.bias, counts, matrix, beta=steps)

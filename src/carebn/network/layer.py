@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from carebn.kernels import fused
 from carebn.kernels.products import spike_product
+from carebn.kernels.stack import StackLayer, suits
 from carebn.neuron import Neuron, make_neuron
 from carebn.norm import NoNorm, Norm, TorchNorm, make_norm
 
@@ -31,7 +32,7 @@ class _EncodedProduct(torch.autograd.Function):
         return to_stimulation, None, to_weight
 
 
-def _watched(module: nn.Module) -> bool:
+def watched(module: nn.Module) -> bool:
     """Whether somebody listens to the calls of this module, which the fused path does not make."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
     return any(hooks)
@@ -72,13 +73,34 @@ class SpikingLayer(nn.Module):
         norm, neuron = self.norm, self.neuron
         if fused.usable(x) and isinstance(norm, (Norm, NoNorm)):
             spec = neuron.kernel_spec()
-            if spec is not None and not (_watched(self.linear) or _watched(norm) or _watched(neuron)):
+            if spec is not None and not (watched(self.linear) or watched(norm) or watched(neuron)):
                 return self._fused(x, stimulation, steps, spec)
         if stimulation is not None:
             x = x + (stimulation - stimulation.detach())
         z = self.linear(x)
         spikes: Tensor = neuron(norm(z.expand(steps, -1, -1)))
         return spikes
+
+    def as_stack_layer(self, x: Tensor) -> StackLayer | None:
+        """This layer as part of a compiled stack in front of which x [B, features] enters, if it can be one."""
+        linear, norm, neuron = self.linear, self.norm, self.neuron
+        spec = neuron.kernel_spec()
+        if spec is None or not suits(spec, linear) or any(map(watched, (self, linear, norm, neuron))):
+            return None
+        neuron.check_steps(self.time_steps)
+        if isinstance(norm, NoNorm):
+            return StackLayer(linear, spec)
+        if not isinstance(norm, Norm):
+            return None
+        if norm.training:
+            norm.check_batch(x)
+            return StackLayer(linear, spec, batch=norm) if is_plain(norm) else None
+        if torch.is_grad_enabled():
+            return None
+        if is_plain(norm):
+            return StackLayer(linear, spec, moving=norm)
+        scale, shift = norm.moving_scale_shift()
+        return StackLayer(linear, spec, given=(scale, shift)) if scale.ndim == shift.ndim == 1 else None
 
     def _fused(self, x: Tensor, stimulation: Tensor | None, steps: int, spec: fused.NeuronSpec) -> Tensor:
         norm = self.norm
