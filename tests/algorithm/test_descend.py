@@ -7,7 +7,7 @@ import torch
 from agent_cases import make_actor, make_q_network
 from slow_agents import SlowAdam
 
-from carebn.algorithm.base import adam, descend
+from carebn.algorithm.optimiser import adam, descend
 from carebn.network import Critic, TwinCritic
 
 NETWORKS = {
@@ -49,6 +49,40 @@ def test_other_networks_get_no_gradient():
     actor, critic = make_actor(), TwinCritic(3, 2)
     before = copy.deepcopy(critic.state_dict())
     obs = torch.randn(8, 3, generator=torch.Generator().manual_seed(3))
-    descend(adam(actor, 1e-2), -critic.first(obs, actor(obs)).mean())
+    descend(adam(actor, 1e-2), -critic(obs, actor(obs)).mean())
     assert all(p.grad is None for p in critic.parameters())
     assert all(torch.equal(before[key], value) for key, value in critic.state_dict().items())
+
+
+def test_a_gradient_from_outside_is_where_the_descent_starts():
+    """descend(outputs, grad) is descend of a loss whose gradient with respect to the outputs that is."""
+    one = make_actor()
+    other = copy.deepcopy(one)
+    obs = torch.randn(8, 3, generator=torch.Generator().manual_seed(3))
+    weights = torch.randn(one(obs).shape, generator=torch.Generator().manual_seed(4))
+    descend(adam(one, 1e-2), one(obs), weights)
+    descend(adam(other, 1e-2), (other(obs) * weights).sum())
+    for ours, theirs in zip(one.parameters(), other.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_state_and_steps_are_those_of_torch():
+    """Bit for bit, also when the state changes hands in the middle, and when the learning rate is changed."""
+    ours, theirs = torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)
+    theirs.load_state_dict(ours.state_dict())
+    lean, plain = adam(ours, 1e-2, 0.1), torch.optim.Adam(theirs.parameters(), lr=1e-2, weight_decay=0.1, fused=True)
+    x = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
+    for step in range(6):
+        if step == 2:
+            lean.load_state_dict(copy.deepcopy(plain.state_dict()))
+        if step == 4:
+            lean.param_groups[0]["lr"] = plain.param_groups[0]["lr"] = 1e-3
+        descend(lean, ours(x).square().mean())
+        plain.zero_grad()
+        theirs(x).square().mean().backward()
+        plain.step()
+        assert torch.equal(ours.weight, theirs.weight)
+        assert torch.equal(ours.bias, theirs.bias)
+    for mine, slot in zip(lean.state_dict()["state"].values(), plain.state_dict()["state"].values(), strict=True):
+        assert mine.keys() == slot.keys()
+        assert all(torch.equal(mine[name], slot[name]) for name in slot)

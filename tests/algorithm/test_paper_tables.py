@@ -75,7 +75,7 @@ def test_optimisers(algo):
     for name, optimiser in vars(agent).items():
         if not name.endswith("optimiser"):
             continue
-        assert type(optimiser) is torch.optim.Adam
+        assert isinstance(optimiser, torch.optim.Adam)
         (group,) = optimiser.param_groups
         rate = table["learning_rate"] if algo == "dqn" else table[name.replace("optimiser", "learning_rate")]
         assert group["lr"] == rate

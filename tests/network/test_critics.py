@@ -124,3 +124,27 @@ def test_single_keeps_the_precision():
     single = twin.single(1)
     assert single.layers[0].weight.dtype == torch.float64
     torch.testing.assert_close(single(obs, action), twin(obs, action)[1], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("hidden", [(), (6,), (16, 9), (7, 8, 9)])
+def test_squared_error_and_slope_equal_autograd(hidden):
+    torch.manual_seed(0)
+    critic = TwinCritic(4, 3, hidden=hidden)
+    obs, action, target = torch.randn(10, 4), torch.randn(10, 3, requires_grad=True), torch.randn(10)
+    singles = [critic.single(i) for i in range(2)]
+    q = torch.stack([single(obs, action) for single in singles])
+    values, loss, gradients = critic.squared_error(obs, action.detach(), target)
+    torch.testing.assert_close(values, q.detach())
+    expected_loss = ((q - target) ** 2).mean(1).sum()
+    torch.testing.assert_close(loss, expected_loss.detach())
+    expected = torch.autograd.grad(expected_loss, [p for s in singles for p in s.parameters()], retain_graph=True)
+    layers = len(hidden) + 1
+    for i in range(layers):
+        for j in range(2):
+            weight, bias = expected[2 * layers * j + 2 * i : 2 * layers * j + 2 * i + 2]
+            torch.testing.assert_close(gradients[i][j], weight)
+            torch.testing.assert_close(gradients[layers + i][j, 0], bias)
+    assert [g.shape for g in gradients] == [p.shape for p in critic.parameters()]
+    first, slope = critic.first_and_slope(obs, action.detach())
+    torch.testing.assert_close(first, q[0].detach())
+    torch.testing.assert_close(slope, torch.autograd.grad(q[0].sum(), action)[0])

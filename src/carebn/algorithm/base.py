@@ -45,19 +45,6 @@ def frozen_copy(network: AnyModule) -> AnyModule:
     return deepcopy(network).eval().requires_grad_(False)
 
 
-def adam(network: nn.Module, learning_rate: float, weight_decay: float = 0.0) -> torch.optim.Adam:
-    return torch.optim.Adam(network.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=True)
-
-
-def descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
-    """One step down the gradient of ``loss`` with respect to this optimiser's parameters, and no others."""
-    parameters = optimiser.param_groups[0]["params"]
-    for parameter, grad in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-        # Fused Adam walks parameter and gradient in memory order, whatever their strides: they must be laid out alike.
-        parameter.grad = grad if grad.stride() == parameter.stride() else grad.contiguous()
-    optimiser.step()
-
-
 def normal(rng: np.random.Generator, like: Tensor) -> Tensor:
     """Standard normal numbers from an explicit generator."""
     return torch.from_numpy(rng.standard_normal(like.shape, dtype=np.float32)).to(like.device)

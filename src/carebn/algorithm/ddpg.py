@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from carebn.algorithm.base import ActorCritic, adam, descend, frozen_copy
+from carebn.algorithm.base import ActorCritic, frozen_copy
+from carebn.algorithm.optimiser import adam, descend
 from carebn.algorithm.replay import Batch, ReplayBuffer
 from carebn.network import Actor, Critic
 from carebn.norm.polyak import Follower

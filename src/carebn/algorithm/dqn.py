@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from carebn.algorithm.base import Checkpointed, adam, descend, frozen_copy
+from carebn.algorithm.base import Checkpointed, frozen_copy
+from carebn.algorithm.optimiser import adam, descend
 from carebn.algorithm.replay import ReplayBuffer
 from carebn.network import QNetwork
 from carebn.norm import polyak_

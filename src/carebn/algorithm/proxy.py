@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from carebn.algorithm.base import ActorCritic, adam, descend
+from carebn.algorithm.base import ActorCritic
 from carebn.algorithm.ddpg import DDPG
+from carebn.algorithm.optimiser import adam, descend
 from carebn.algorithm.replay import Batch, ReplayBuffer
 from carebn.algorithm.td3 import TD3
 from carebn.network import Actor, ANNActor

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from carebn.algorithm.base import ActorCritic, adam, descend, frozen_copy, normal
+from carebn.algorithm.base import ActorCritic, frozen_copy, normal
+from carebn.algorithm.optimiser import adam, descend
 from carebn.algorithm.replay import ReplayBuffer
 from carebn.network import Actor, TwinCritic
 from carebn.norm.polyak import Follower
@@ -88,9 +89,8 @@ class SAC(ActorCritic):
                 next_action, next_log_prob = self.gaussian.sample(next_obs, normal(rng, action))
             next_value = self.critic_target(next_obs, next_action).amin(0) - alpha * next_log_prob
             target = reward + options.gamma * (1 - terminated) * next_value
-        q = self.critic(obs, action)
-        critic_loss = (q - target).square().mean(1).sum()
-        descend(self.critic_optimiser, critic_loss)
+        q, critic_loss, gradients = self.critic.squared_error(obs, action, target)
+        self.critic_optimiser.update(gradients)
         new_action, log_prob = self.gaussian.sample(obs, normal(rng, action))
         actor_loss = (alpha * log_prob - self.critic(obs, new_action).amin(0)).mean()
         descend(self.actor_optimiser, actor_loss)
@@ -99,8 +99,8 @@ class SAC(ActorCritic):
         self._critic_follower.step()
         self.updates += 1
         return {
-            "losses/qf_loss": critic_loss.detach(),
-            "losses/qf_values": q.detach().mean(),
+            "losses/qf_loss": critic_loss,
+            "losses/qf_values": q.mean(),
             "losses/actor_loss": actor_loss.detach(),
             "losses/alpha": alpha[0],
             "losses/alpha_loss": alpha_loss.detach(),

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from carebn.algorithm.base import ActorCritic, adam, descend, frozen_copy, normal
+from carebn.algorithm.base import ActorCritic, frozen_copy, normal
+from carebn.algorithm.optimiser import adam, descend
 from carebn.algorithm.replay import Batch, ReplayBuffer
 from carebn.network import Actor, TwinCritic
 from carebn.norm.polyak import Follower
@@ -66,16 +67,16 @@ class TD3(ActorCritic):
             # Clipped double Q-learning
             next_q = self.critic_target(next_obs, next_action).amin(0)
             target = reward + options.gamma * (1 - terminated) * next_q
-        q = self.critic(obs, action)
-        critic_loss = (q - target).square().mean(1).sum()
-        descend(self.critic_optimiser, critic_loss)
-        losses = {"losses/qf_loss": critic_loss.detach(), "losses/qf_values": q.detach().mean()}
+        q, critic_loss, gradients = self.critic.squared_error(obs, action, target)
+        self.critic_optimiser.update(gradients)
+        losses = {"losses/qf_loss": critic_loss, "losses/qf_values": q.mean()}
         # Delayed policy updates
         self.updates += 1
         if self.updates % options.policy_frequency == 0:
-            actor_loss = -self.critic.first(obs, self.actor(obs)).mean()
-            descend(self.actor_optimiser, actor_loss)
-            losses["losses/actor_loss"] = actor_loss.detach()
+            new_action = self.actor(obs)
+            value, slope = self.critic.first_and_slope(obs, new_action.detach())
+            descend(self.actor_optimiser, new_action, slope / -len(obs))  # the loss is the mean of −value
+            losses["losses/actor_loss"] = -value.mean()
             self.follow_actor()
             self._critic_follower.step()
         return losses

@@ -17,12 +17,12 @@ from carebn.kernels import packed_lanes, vectors
 from carebn.kernels.jit import njit
 from carebn.kernels.lanes import AT_ONCE, BITS, ENTRIES, LANES, ROW, WIDEST, fill_table
 from carebn.kernels.lookup import aligned, gradient_of_slab, transpose
-from carebn.kernels.pool import BLOCKS, i_am_first, my_blocks, read_table, wait_for_all
+from carebn.kernels.pool import BLOCKS, i_am_first, my_blocks, my_number, read_table, wait_for_all
 from carebn.kernels.scan import array_at, rows_of
 
 WORD = 4  # bytes of spikes that one pass of the look-up takes in
 GIVEN, MOVING, BATCH = 0, 1, 2  # where scale and shift come from
-LAYER, STATISTICS = 18, 14  # entries of the parts of a layer's table
+LAYER, STATISTICS = 19, 14  # entries of the parts of a layer's table
 
 _add_1, _add_2, _add_3, _add_4, _add_5, _add_6, _add_7, _add_8 = (
     packed_lanes.word_adder(v) for v in range(1, WIDEST + 1)
@@ -82,9 +82,12 @@ def count(table: int, at: int, one: Any) -> None:
 
 @njit
 def layer(table: int, at: int, one: Any) -> None:
-    """Entries: those read here, those of ``vectors.statistics``, those of ``vectors.update_moving``."""
-    (steps, batch, inputs, outputs, x_size, out_size, slabs, mode, x_, weight_, bias_, z_, spikes_, scale_, shift_,
-     center_, constants_, sums_) = read_table(table, at, LAYER)  # fmt: skip
+    """Entries: those read here, those of ``vectors.statistics``, those of ``vectors.update_moving``.
+
+    Without ``keep``, z is room for one slab of every thread, used again and again.
+    """
+    (steps, batch, inputs, outputs, x_size, out_size, slabs, mode, keep, x_, weight_, bias_, z_, spikes_, scale_,
+     shift_, center_, constants_, sums_) = read_table(table, at, LAYER)  # fmt: skip
     rows = steps * batch
     whole = (outputs + LANES - 1) // LANES
     columns = whole * LANES
@@ -102,7 +105,7 @@ def layer(table: int, at: int, one: Any) -> None:
             width = whole * (s + 1) // slabs - v0
             n0, end = v0 * LANES, (v0 + width) * LANES
             n1 = min(end, outputs)
-            slab_ = z_ + v0 * ROW * rows
+            slab_ = z_ + (v0 if keep else my_number(table) * WIDEST) * ROW * rows
 
             # product
             by_input = wide[: x_size * 8 * width * LANES].reshape((x_size * 8, width * LANES))

@@ -77,10 +77,16 @@ def my_blocks(table: int) -> Any:
 
 
 @njit
+def my_number(table: int) -> int:
+    """Inside a kernel: which of the threads this is."""
+    header = carray(pointer_to(table, int64(0)), (HEADER,))
+    return 0 if header[0] == 0 else int64(call_for_int(header[0]))
+
+
+@njit
 def i_am_first(table: int) -> bool:
     """Inside a kernel: whether this thread does the work that only one may do."""
-    header = carray(pointer_to(table, int64(0)), (HEADER,))
-    return bool(header[0] == 0 or call_for_int(header[0]) == 0)
+    return bool(my_number(table) == 0)
 
 
 @njit

@@ -92,13 +92,13 @@ def _identity(columns: int) -> Tensor:
     return constants((1.0,) * columns + (0.0,) * 2 * columns, torch.float32).view(3, columns)
 
 
-def _forward(layer: StackLayer, x: _Spikes, steps: int, batch: int) -> tuple[_Spikes, _Memory]:
+def _forward(layer: StackLayer, x: _Spikes, steps: int, batch: int, keep: bool) -> tuple[_Spikes, _Memory]:
     weight, bias = layer.linear.weight, layer.linear.bias
     outputs = weight.shape[0]
     columns = whole(outputs, LANES)
     slabs = _slabs(columns // LANES)
     spikes = _room_for_spikes(steps * batch, outputs)
-    z = torch.empty(steps * batch * columns)
+    z = torch.empty(steps * batch * (columns if keep else torch.get_num_threads() * WIDEST * LANES))
     statistics = torch.empty(2, columns, dtype=torch.float64)
     norm = layer.batch or layer.moving
     mode = packed.BATCH if layer.batch else packed.MOVING if layer.moving else packed.GIVEN
@@ -128,7 +128,7 @@ def _forward(layer: StackLayer, x: _Spikes, steps: int, batch: int) -> tuple[_Sp
         ]  # fmt: skip
     run(
         KERNEL["packed_layer"],
-        steps, batch, x.features, outputs, x.size, spikes.size, slabs, mode, *addresses(x.bits, weight),
+        steps, batch, x.features, outputs, x.size, spikes.size, slabs, mode, int(keep), *addresses(x.bits, weight),
         0 if layer.batch else bias_,  # a norm that subtracts the batch's mean subtracts the bias with it
         *addresses(z, spikes.bits), scale_, shift_, center_, neuron_constants(layer.spec, torch.float32),
         sums.data_ptr(), *entries,
@@ -196,8 +196,9 @@ class _Stack(torch.autograd.Function):
         batch = stimulation.shape[0]
         spikes = _encode(stimulation, steps, threshold, subtract)
         memories = []
+        keep = any(ctx.needs_input_grad)
         for layer in layers:
-            spikes, memory = _forward(layer, spikes, steps, batch)
+            spikes, memory = _forward(layer, spikes, steps, batch, keep)
             memories.append(memory)
         counts = torch.empty(batch, whole(spikes.features, LANES))
         run(KERNEL["packed_count"], steps, batch, spikes.features, spikes.size, *addresses(spikes.bits, counts))

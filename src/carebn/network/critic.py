@@ -36,26 +36,46 @@ class Critic(nn.Module):
         return x.squeeze(-1)
 
 
+# The twin critics and their gradients, written out: each is one product in the layout of its parameter. Torch's own
+# would be as many products but transposed ones, which the optimiser could not use without a copy, and twice as many
+# small operations around them.
+
+
+def _values(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """Both critics' values [2, B] of x [B, in], and the hidden layers' outputs [2, B, size]."""
+    both = torch.addmm(biases[0].flatten(), x, weights[0].flatten(0, 1).t())
+    h = both.view(x.shape[0], 2, -1).transpose(0, 1)
+    hidden = []
+    for weight, bias in zip(weights[1:], biases[1:], strict=True):
+        h = h.relu_()
+        hidden.append(h)
+        h = torch.baddbmm(bias, h, weight.transpose(1, 2))
+    return h.squeeze(-1), hidden
+
+
+def _gradients(
+    grad: Tensor, x: Tensor, hidden: Sequence[Tensor], weights: Sequence[Tensor]
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """From the gradient of the values to those of the first layer's outputs, of the weights and of the biases."""
+    g = grad.unsqueeze(-1)
+    to_weights: list[Tensor] = []
+    to_biases: list[Tensor] = []
+    for h, weight in zip(reversed(hidden), reversed(weights[1:]), strict=True):
+        to_weights.insert(0, torch.bmm(g.transpose(1, 2), h))
+        to_biases.insert(0, g.sum(1, keepdim=True))
+        g = torch.ops.aten.threshold_backward(g * weight if g.shape[-1] == 1 else torch.bmm(g, weight), h, 0)
+    to_weights.insert(0, torch.bmm(g.transpose(1, 2), x.expand(2, -1, -1)))
+    to_biases.insert(0, g.sum(1, keepdim=True))
+    return g, to_weights, to_biases
+
+
 class _TwinValues(torch.autograd.Function):
-    """Both critics' values [2, B] of x [B, in], with the gradients written out.
-
-    Each is one product in the layout of its parameter. Torch's own would be as many products but transposed ones, which
-    the optimiser could not use without a copy, and twice as many small operations around them.
-    """
-
     @staticmethod
     def forward(ctx: Any, x: Tensor, *parameters: Tensor) -> Tensor:
         layers = len(parameters) // 2
-        weights, biases = parameters[:layers], parameters[layers:]
-        both = torch.addmm(biases[0].flatten(), x, weights[0].flatten(0, 1).t())
-        h = both.view(x.shape[0], 2, -1).transpose(0, 1)
-        hidden = []
-        for weight, bias in zip(weights[1:], biases[1:], strict=True):
-            h = h.relu_()
-            hidden.append(h)
-            h = torch.baddbmm(bias, h, weight.transpose(1, 2))
-        ctx.save_for_backward(x, *hidden, *weights)
-        return h.squeeze(-1)
+        values, hidden = _values(x, parameters[:layers], parameters[layers:])
+        ctx.save_for_backward(x, *hidden, *parameters[:layers])
+        return values
 
     @staticmethod
     @once_differentiable
@@ -63,17 +83,9 @@ class _TwinValues(torch.autograd.Function):
         x, *saved = ctx.saved_tensors
         layers = (len(saved) + 1) // 2
         hidden, weights = saved[: layers - 1], saved[layers - 1 :]
-        g = grad.unsqueeze(-1)
-        to_weights: list[Tensor] = []
-        to_biases: list[Tensor] = []
-        for h, weight in zip(reversed(hidden), reversed(weights[1:]), strict=True):
-            to_weights.append(torch.bmm(g.transpose(1, 2), h))
-            to_biases.append(g.sum(1, keepdim=True))
-            g = torch.ops.aten.threshold_backward(g * weight if g.shape[-1] == 1 else torch.bmm(g, weight), h, 0)
-        to_weights.append(torch.bmm(g.transpose(1, 2), x.expand(2, -1, -1)))
-        to_biases.append(g.sum(1, keepdim=True))
+        g, to_weights, to_biases = _gradients(grad, x, hidden, weights)
         to_x = torch.bmm(g, weights[0]).sum(0) if ctx.needs_input_grad[0] else None
-        return to_x, *reversed(to_weights), *reversed(to_biases)
+        return to_x, *to_weights, *to_biases
 
 
 class TwinCritic(nn.Module):
@@ -99,12 +111,34 @@ class TwinCritic(nn.Module):
         values: Tensor = _TwinValues.apply(x, *self.weights, *self.biases)  # type: ignore[no-untyped-call]
         return values
 
-    def first(self, obs: Tensor, action: Tensor) -> Tensor:
-        """The first critic alone, [B]: half the work where one value is enough."""
+    @torch.no_grad()
+    def squared_error(self, obs: Tensor, action: Tensor, target: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """The values [2, B], the sum of both critics' mean squared errors from a target [B], and its gradients in the
+        order of the parameters: what autograd would give, without its graph."""
         x = torch.cat([obs, action], -1)
+        values, hidden = _values(x, list(self.weights), list(self.biases))
+        error = values - target
+        loss = error.square().sum() / len(target)
+        _, to_weights, to_biases = _gradients(error * (2 / len(target)), x, hidden, list(self.weights))
+        return values, loss, [*to_weights, *to_biases]
+
+    @torch.no_grad()
+    def first_and_slope(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """The first critic's values [B], and the gradient of their sum with respect to the action."""
+        x = torch.cat([obs, action], -1)
+        hidden = []
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            x = nn.functional.linear(torch.relu(x) if i else x, weight[0], bias[0, 0])
-        return x.squeeze(-1)
+            if i > 0:
+                x = x.relu_()
+                hidden.append(x)
+            x = nn.functional.linear(x, weight[0], bias[0, 0])
+        g: Tensor | None = None
+        for h, weight in zip(reversed(hidden), reversed(self.weights), strict=False):
+            g = weight[0].expand_as(h) if g is None else g @ weight[0]
+            g = torch.ops.aten.threshold_backward(g, h, 0)
+        to_action = self.weights[0][0, :, obs.shape[-1] :]
+        slope = to_action.expand(len(obs), -1) if g is None else g @ to_action
+        return x.squeeze(-1), slope
 
     def single(self, index: int) -> Critic:
         """One of the two as a plain critic, copied."""
