@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from carebn.algorithm.base import ActorCritic
 from carebn.algorithm.ddpg import DDPG
 from carebn.algorithm.optimiser import adam, descend
 from carebn.algorithm.replay import Batch, ReplayBuffer
+from carebn.algorithm.target_actor import TargetActor
 from carebn.algorithm.td3 import TD3
 from carebn.network import Actor, ANNActor
 
@@ -37,7 +37,7 @@ def proxy_table(neuron: str, env_id: str) -> ProxyOptions:
     return ProxyOptions(learning_rate=3e-3)
 
 
-class _ProxyTarget(ActorCritic):
+class _ProxyTarget(TargetActor):
     """What the proxy changes in an algorithm with a target actor."""
 
     actor_target: Actor

@@ -1,19 +1,16 @@
 """TD3: twin delayed deterministic policy gradient (Fujimoto et al., 2018), with a spiking or an ordinary actor."""
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from carebn.algorithm.base import ActorCritic, frozen_copy, normal
+from carebn.algorithm.base import normal
 from carebn.algorithm.optimiser import adam, descend
-from carebn.algorithm.replay import Batch, ReplayBuffer
+from carebn.algorithm.replay import ReplayBuffer
+from carebn.algorithm.target_actor import TargetActor
 from carebn.network import Actor, TwinCritic
-from carebn.norm.polyak import Follower
 
 
 @dataclass(frozen=True)
@@ -32,30 +29,11 @@ class TD3Options:
     recalibration_batches: int = 100
 
 
-class TD3(ActorCritic):
+class TD3(TargetActor):
     def __init__(self, actor: Actor, critic: TwinCritic, options: TD3Options) -> None:
-        super().__init__(actor, options.recalibration_batches, options.batch_size)
-        self.options = options
-        self.actor, self.critic = actor, critic
-        self.actor_target, self.critic_target = frozen_copy(actor), frozen_copy(critic)
-        self._critic_follower = Follower(self.critic_target, critic, options.tau)
-        self.actor_optimiser = adam(actor, options.actor_learning_rate)
+        super().__init__(actor, critic, options)
+        self.options, self.critic = options, critic
         self.critic_optimiser = adam(critic, options.critic_learning_rate)
-        self.updates = 0
-
-    def act(self, obs: NDArray[Any], rng: np.random.Generator | None) -> NDArray[Any]:
-        return self.explore(obs, rng, self.options.exploration_noise)
-
-    # The two steps that another kind of target actor does differently
-    def next_batch(self, replay: ReplayBuffer, rng: np.random.Generator) -> Batch:
-        return replay.sample(self.options.batch_size, rng, self.device)
-
-    @cached_property
-    def _actor_follower(self) -> Follower:
-        return Follower(self.actor_target, self.actor, self.options.tau)
-
-    def follow_actor(self) -> None:
-        self._actor_follower.step()
 
     def update(self, replay: ReplayBuffer, rng: np.random.Generator) -> dict[str, Tensor]:
         options, bounds = self.options, self.actor.bounds
