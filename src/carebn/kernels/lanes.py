@@ -4,7 +4,7 @@ A compiler that is given plain loops here adds checks and remainders that cost m
 addresses, steps and sizes in bytes or items, as 64-bit integers; ``vectors`` is the width of a row.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,37 +54,57 @@ def inlined(arguments: int, write: Callable[..., Any], returns: Any = types.none
     return lambda typingctx, *ignored: (returns(*[types.int64] * arguments), codegen)
 
 
-def adder(vectors: int) -> Any:
+def for_every_width(builder: Any, vectors: Any, write: Callable[[int], None]) -> None:
+    """The instructions of ``write(width)`` for each width of a row, of which those for ``vectors`` are run.
+
+    With its width known, a row is a list of instructions and an address in a table a shift.
+    """
+    after = builder.append_basic_block("after")
+    switch = builder.switch(vectors, after)
+    for width in range(1, WIDEST + 1):
+        block = builder.append_basic_block(f"width_{width}")
+        switch.add_case(number(width), block)
+        builder.position_at_end(block)
+        write(width)
+        builder.branch(after)
+    builder.position_at_end(after)
+
+
+def write_sum(builder: Any, width: int, out: Any, source: Any, table: Any, codes: Sequence[Any]) -> None:
+    """out = source + Σ_g table[g, code_g]; a code is an offset in bytes in a table of rows one vector wide."""
+    totals = [load(builder, builder.add(source, number(v * ROW)), FLOATS) for v in range(width)]
+    for g, code in enumerate(codes):
+        row = builder.add(table, builder.mul(code, number(width)))
+        for v in range(width):
+            entry = builder.add(row, number((g * ENTRIES * width + v) * ROW))
+            totals[v] = builder.fadd(totals[v], load(builder, entry, FLOATS))
+    for v in range(width):
+        store(builder, totals[v], builder.add(out, number(v * ROW)))
+
+
+def _write_sums(
+    builder: Any, vectors: Any, out: Any, out_step: Any, source: Any, source_step: Any, codes: Any, code_step: Any,
+    group_step: Any, table: Any, rows: Any,
+) -> None:  # fmt: skip
+    def write(width: int) -> None:
+        with cgutils.for_range(builder, rows) as loop:
+            code = builder.add(codes, builder.mul(loop.index, code_step))
+            places = [builder.add(code, builder.mul(group_step, number(g))) for g in range(AT_ONCE)]
+            offsets = [builder.zext(load(builder, place, _SHORT, align=2), LONG) for place in places]
+            here = builder.add(out, builder.mul(loop.index, out_step))
+            there = builder.add(source, builder.mul(loop.index, source_step))
+            write_sum(builder, width, here, there, table, offsets)
+
+    for_every_width(builder, vectors, write)
+
+
+@intrinsic
+def add_looked_up(
+    typingctx: Any, vectors: Any, out: Any, out_step: Any, source: Any, source_step: Any, codes: Any, code_step: Any,
+    group_step: Any, table: Any, rows: Any,
+) -> Any:  # fmt: skip
     """out[i] = source[i] + Σ_g table[g, code[i, g]] for AT_ONCE tables of rows of so many vectors."""
-
-    def write(
-        b: Any, out: Any, out_step: Any, source: Any, source_step: Any, codes: Any, code_step: Any, group_step: Any,
-        table: Any, rows: Any,
-    ) -> None:  # fmt: skip
-        with cgutils.for_range(b, rows) as loop:
-            here = b.add(out, b.mul(loop.index, out_step))
-            there = b.add(source, b.mul(loop.index, source_step))
-            code = b.add(codes, b.mul(loop.index, code_step))
-            totals = [load(b, b.add(there, number(v * ROW)), FLOATS) for v in range(vectors)]
-            for g in range(AT_ONCE):
-                offset = b.zext(load(b, b.add(code, b.mul(group_step, number(g))), _SHORT, align=2), LONG)
-                row = b.add(table, b.mul(offset, number(vectors)))
-                for v in range(vectors):
-                    entry = b.add(row, number((g * ENTRIES * vectors + v) * ROW))
-                    totals[v] = b.fadd(totals[v], load(b, entry, FLOATS))
-            for v in range(vectors):
-                store(b, totals[v], b.add(here, number(v * ROW)))
-
-    implementation = inlined(9, write)
-
-    @intrinsic
-    def add(
-        typingctx: Any, out: Any, out_step: Any, source: Any, source_step: Any, codes: Any, code_step: Any,
-        group_step: Any, table: Any, rows: Any,
-    ) -> Any:  # fmt: skip
-        return implementation(typingctx)
-
-    return add
+    return inlined(10, _write_sums)(typingctx)
 
 
 def _write_table(builder: Any, table: Any, a: Any, b: Any, c: Any, d: Any, vectors: Any) -> None:

@@ -17,37 +17,12 @@ from typing import Any
 import numpy as np
 
 from carebn.kernels.jit import int32, int64, njit, uint16
-from carebn.kernels.lanes import AT_ONCE, BITS, ENTRIES, LANES, ROW, WIDEST, adder, fill_table, write_codes
+from carebn.kernels.lanes import AT_ONCE, BITS, ENTRIES, LANES, ROW, WIDEST, add_looked_up, fill_table, write_codes
 from carebn.kernels.pool import BLOCKS, my_blocks, read_table, wait_for_all
 from carebn.kernels.scan import array_at, rows_of
 
 CACHE_LINE = 64
 TILE = 16  # rows and columns that are transposed together
-
-_add_1, _add_2, _add_3, _add_4, _add_5, _add_6, _add_7, _add_8 = (adder(v) for v in range(1, WIDEST + 1))
-
-
-@njit
-def _add_looked_up(
-    vectors: int, out: int, out_step: int, source: int, source_step: int, codes: int, code_step: int, group_step: int,
-    table: int, rows: int,
-) -> None:  # fmt: skip
-    if vectors == 8:
-        _add_8(out, out_step, source, source_step, codes, code_step, group_step, table, rows)
-    elif vectors == 7:
-        _add_7(out, out_step, source, source_step, codes, code_step, group_step, table, rows)
-    elif vectors == 6:
-        _add_6(out, out_step, source, source_step, codes, code_step, group_step, table, rows)
-    elif vectors == 5:
-        _add_5(out, out_step, source, source_step, codes, code_step, group_step, table, rows)
-    elif vectors == 4:
-        _add_4(out, out_step, source, source_step, codes, code_step, group_step, table, rows)
-    elif vectors == 3:
-        _add_3(out, out_step, source, source_step, codes, code_step, group_step, table, rows)
-    elif vectors == 2:
-        _add_2(out, out_step, source, source_step, codes, code_step, group_step, table, rows)
-    else:
-        _add_1(out, out_step, source, source_step, codes, code_step, group_step, table, rows)
 
 
 @njit
@@ -157,7 +132,7 @@ def product(table: int, at: int, one: Any) -> None:
                 rows = rows_of(block, samples)
                 out = z_ + rows.start * columns * 4 + v0 * ROW
                 source, step = (start.ctypes.data + v0 * ROW, 0) if g0 == 0 else (out, columns * 4)
-                _add_looked_up(
+                add_looked_up(
                     width, out, columns * 4, source, step, codes_ + (rows.start * padded + g0) * 2, padded * 2, 2,
                     scratch.ctypes.data, len(rows),
                 )  # fmt: skip
@@ -187,7 +162,7 @@ def gradient_of_slab(
                 width,
             )  # fmt: skip
         source, step = (silence_, 0) if p == 0 else (out, width * ROW)
-        _add_looked_up(
+        add_looked_up(
             width, out, width * ROW, source, step, codes_ + p * AT_ONCE * code_row * 2, 2, code_row * 2,
             tables.ctypes.data, inputs,
         )  # fmt: skip

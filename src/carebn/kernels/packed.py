@@ -24,33 +24,8 @@ WORD = 4  # bytes of spikes that one pass of the look-up takes in
 GIVEN, MOVING, BATCH = 0, 1, 2  # where scale and shift come from
 LAYER, STATISTICS = 19, 14  # entries of the parts of a layer's table
 
-_add_1, _add_2, _add_3, _add_4, _add_5, _add_6, _add_7, _add_8 = (
-    packed_lanes.word_adder(v) for v in range(1, WIDEST + 1)
-)
 _rectangle_backward = packed_lanes.fire_backward(packed_lanes.RECTANGLE)
 _triangle_backward = packed_lanes.fire_backward(packed_lanes.TRIANGLE)
-
-
-@njit
-def _add_looked_up(
-    width: int, out: int, source: int, source_step: int, words: int, word_step: int, table: int, rows: int
-) -> None:
-    if width == 8:
-        _add_8(out, source, source_step, words, word_step, table, rows)
-    elif width == 7:
-        _add_7(out, source, source_step, words, word_step, table, rows)
-    elif width == 6:
-        _add_6(out, source, source_step, words, word_step, table, rows)
-    elif width == 5:
-        _add_5(out, source, source_step, words, word_step, table, rows)
-    elif width == 4:
-        _add_4(out, source, source_step, words, word_step, table, rows)
-    elif width == 3:
-        _add_3(out, source, source_step, words, word_step, table, rows)
-    elif width == 2:
-        _add_2(out, source, source_step, words, word_step, table, rows)
-    else:
-        _add_1(out, source, source_step, words, word_step, table, rows)
 
 
 @njit
@@ -127,7 +102,7 @@ def layer(table: int, at: int, one: Any) -> None:
                         first, first + width * ROW, first + 2 * width * ROW, first + 3 * width * ROW, width,
                     )  # fmt: skip
                 source, step = (start.ctypes.data, 0) if p == 0 else (slab_, width * ROW)
-                _add_looked_up(width, slab_, source, step, x_ + p * WORD, x_size, tables.ctypes.data, rows)
+                packed_lanes.add_looked_up(width, slab_, source, step, x_ + p * WORD, x_size, tables.ctypes.data, rows)
 
             # scale and shift
             if mode == BATCH:

@@ -11,7 +11,22 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from carebn.kernels.jit import intrinsic
-from carebn.kernels.lanes import AT_ONCE, BITS, ENTRIES, FLOATS, INTS, LANES, LONG, ROW, inlined, load, number, store
+from carebn.kernels.lanes import (
+    AT_ONCE,
+    BITS,
+    ENTRIES,
+    FLOATS,
+    INTS,
+    LANES,
+    LONG,
+    ROW,
+    for_every_width,
+    inlined,
+    load,
+    number,
+    store,
+    write_sum,
+)
 
 _BYTE, _WORD, _FLOAT = ir.IntType(8), ir.IntType(32), ir.FloatType()
 _FLAGS = ir.VectorType(ir.IntType(1), LANES)
@@ -48,35 +63,30 @@ def _backwards(b: Any, count: Any, index: Any) -> Any:
 # --- products --------------------------------------------------------------------------------------------------------
 
 
-def word_adder(vectors: int) -> Any:
-    """out[i] = source[i] + Σ_g table[g, code_g(i)], where the eight codes of a row are one 32-bit word of spikes."""
-
-    def write(
-        b: Any, out: Any, source: Any, source_step: Any, words: Any, word_step: Any, table: Any, rows: Any
-    ) -> None:
+def _write_sums(
+    b: Any, vectors: Any, out: Any, source: Any, source_step: Any, words: Any, word_step: Any, table: Any, rows: Any
+) -> None:
+    def write(width: int) -> None:
         with cgutils.for_range(b, rows) as loop:
-            here = _along(b, out, loop.index, number(vectors * ROW))
-            there = _along(b, source, loop.index, source_step)
             word = load(b, _along(b, words, loop.index, word_step), _WORD)
-            totals = [load(b, b.add(there, number(v * ROW)), FLOATS) for v in range(vectors)]
-            for g in range(AT_ONCE):
-                code = b.and_(b.lshr(word, ir.Constant(_WORD, BITS * g)), ir.Constant(_WORD, ENTRIES - 1))
-                row = b.add(table, b.mul(b.zext(code, LONG), number(vectors * ROW)))
-                for v in range(vectors):
-                    entry = b.add(row, number((g * ENTRIES * vectors + v) * ROW))
-                    totals[v] = b.fadd(totals[v], load(b, entry, FLOATS))
-            for v in range(vectors):
-                store(b, totals[v], b.add(here, number(v * ROW)))
+            codes = [
+                b.and_(b.lshr(word, ir.Constant(_WORD, BITS * g)), ir.Constant(_WORD, ENTRIES - 1))
+                for g in range(AT_ONCE)
+            ]
+            offsets = [b.mul(b.zext(code, LONG), number(ROW)) for code in codes]
+            here = _along(b, out, loop.index, number(width * ROW))
+            write_sum(b, width, here, _along(b, source, loop.index, source_step), table, offsets)
 
-    implementation = inlined(7, write)
+    for_every_width(b, vectors, write)
 
-    @intrinsic
-    def add(
-        typingctx: Any, out: Any, source: Any, source_step: Any, words: Any, word_step: Any, table: Any, rows: Any
-    ) -> Any:
-        return implementation(typingctx)
 
-    return add
+@intrinsic
+def add_looked_up(
+    typingctx: Any, vectors: Any, out: Any, source: Any, source_step: Any, words: Any, word_step: Any, table: Any,
+    rows: Any,
+) -> Any:  # fmt: skip
+    """out[i] = source[i] + Σ_g table[g, code_g(i)], where the eight codes of a row are one 32-bit word of spikes."""
+    return inlined(8, _write_sums)(typingctx)
 
 
 def _write_unpacked_codes(b: Any, rows: tuple[Any, ...], codes: Any, size: Any) -> None:
