@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carebn.kernels import pure
+from carebn.kernels import pure, stack
 from carebn.network import SpikingActor
 from carebn.neuron import CLIF, LIF
 from carebn.neuron.surrogate import Rectangle, Triangle
@@ -197,3 +197,30 @@ def test_second_derivatives_are_refused():
     action = network(observations(100, 4))
     with pytest.raises(RuntimeError, match="first derivatives only"):
         torch.autograd.grad(action.sum(), list(network.parameters()), create_graph=True)
+
+
+def test_cumulative_moving_statistics(layer_by_layer):
+    """A rule that the kernel leaves to the normaliser, whose count of values matters."""
+    network = actor(norm="bn", norm_options={"momentum": None})
+    other = copy.deepcopy(network)
+    for seed in range(3):
+        obs = observations(100, 4, seed)
+        network(obs)
+        layer_by_layer(other, obs)
+    for name, x in network.state_dict().items():
+        assert torch.equal(x, other.state_dict()[name]), name
+
+
+def test_the_map_of_moving_statistics_is_the_normalisers_own():
+    """To the last bit, so that a potential on its threshold goes the same way."""
+    network = actor(hidden=(100,))
+    network(observations(100, 4))
+    network.eval()
+    stimulation = network.encoder.stimulation(observations(100, 4)).detach()
+    with torch.no_grad():
+        layer = network.layers[0].as_stack_layer(stimulation)
+        spikes = stack._encode(stimulation, 5, 0.999, 1.0)
+        _, memory = stack._forward(layer, spikes, 5, 100, keep=True)
+        scale, shift = network.layers[0].norm.moving_scale_shift()
+    assert torch.equal(memory.vectors[0, :100], scale)
+    assert torch.equal(memory.vectors[1, :100], shift)
