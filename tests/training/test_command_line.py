@@ -199,6 +199,8 @@ def test_evaluate_prints_every_episode_and_the_mean(carebn, run: Path) -> None:
     assert float(lines[3].split()[2]) == pytest.approx(mean, abs=0.11)  # one digit is printed
     assert lines[3].endswith("over 3 episodes")
     assert carebn("evaluate", str(run), "--episodes", "3").out == said.out  # fixed seeds
+    single = carebn("evaluate", str(run), "--episodes", "1").out.splitlines()
+    assert single[1] == f"mean return {single[0].split()[3]} over 1 episode"  # which has no spread
 
 
 @pytest.mark.parametrize("words", ["--episodes 0", "--episodes -1", "--seed -5"])
