@@ -21,13 +21,13 @@ def run(config: TrainConfig) -> int:
     if not worked:
         print(f"this run is complete: {run.directory}")
     if run.best is not None:
-        print(f"best mean return on the way: {run.best:.1f}")
+        print(f"best mean return on the way: {run.best:.1f}; the saved policy is the one after the last step")
     policy = run.directory
     converted = finish_conversion(run.directory)
     if converted is not None:
         score = json.loads((converted / "evaluation.json").read_bytes())["mean_return"]
         print(f"converted to a spiking policy: mean return {score:.1f}")
         policy = converted
-    print(f"policy, as after the last step: {policy / 'policy.safetensors'}\nlearning curve: {picture}")
+    print(f"policy: {policy / 'policy.safetensors'}\nlearning curve: {picture}")
     print(f"next: carebn evaluate {policy}")
     return 0

@@ -58,6 +58,14 @@ def made_at(gathered: Gathered) -> str:
     return "ours at " + " and ".join(parts)
 
 
+def seeds_told(gathered: Gathered) -> str:
+    """How many seeds our numbers are made of; the fewest and the most, where cells differ."""
+    counts = {len(cell.complete) for cell in gathered.cells.values() if cell.complete}
+    if len(counts) > 1:
+        return f"{min(counts)} to {max(counts)} seeds"
+    return "1 seed" if counts == {1} else f"{max(counts, default=0)} seeds"
+
+
 def returns_table(gathered: Gathered, score: str) -> Table:
     """Per environment: mean ± standard deviation over seeds, and how many; then the gain over the baseline."""
     study = gathered.study
