@@ -19,6 +19,7 @@ train: $(VENV)/.installed
 	$(RUN)/carebn train --env-id InvertedDoublePendulum-v4 --algo td3 --method care-bn --neuron clif \
 		--total-timesteps 20000 --learning-starts 1000 --eval-interval 1000 --checkpoint-interval 1000 \
 		--threads 2 --run-dir runs/first
+	@echo "to have the command carebn in this shell: source $(RUN)/activate"
 
 test: $(VENV)/.installed-for-tests
 	$(RUN)/ruff format --check .

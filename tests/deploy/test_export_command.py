@@ -15,7 +15,7 @@ from carebn import cli, deploy, load
 from carebn.deploy import c_export, export, onnx_export
 from carebn.training import Run, TrainConfig
 from carebn.training.environment import make_env
-from carebn.training.evaluation import evaluate
+from carebn.training.evaluation import Evaluation, evaluate
 
 TRAINED = Path(__file__).parent / "trained_clif"
 
@@ -74,8 +74,12 @@ def test_int8_keeps_the_return(carebn):
     """Ten episodes, played by the compiled program itself."""
     code, out, _ = carebn("export", TRAINED, "--to", "c", "--weights", "int8", "--out", "policy.c")
     assert code == 0
-    trained, int8 = json.loads(Path("policy.c.json").read_bytes())["returns"]
-    assert f"mean return {int8:.1f} with int8 weights, {trained:.1f} as trained" in out
+    report = json.loads(Path("policy.c.json").read_bytes())
+    trained, int8 = report["returns"]
+    spreads = [np.std(returns) for returns in report["episode_returns"]]
+    assert [np.mean(returns) for returns in report["episode_returns"]] == pytest.approx([trained, int8])
+    assert f"mean return {int8:.1f} ± {spreads[1]:.1f} with int8 weights, {trained:.1f} ± {spreads[0]:.1f} as" in out
+    assert "as trained; both in the same 10 episodes (seeds 2000000 to 2000009)" in out
     program = c_export.CPolicy("policy.c")
     envs = [make_env("InvertedDoublePendulum-v4") for _ in range(10)]
     played = evaluate(
@@ -90,16 +94,18 @@ def test_int8_keeps_the_return(carebn):
 
 
 def test_int8_that_loses_the_return_is_refused(carebn, monkeypatch):
-    returns = iter([100.0, 94.9])
-    monkeypatch.setattr(export, "_mean_return", lambda *_: next(returns))
+    returns = iter([[90.0, 110.0], [94.9, 94.9]])
+    monkeypatch.setattr(export, "_played", lambda *_: Evaluation(next(returns), [1, 1]))
     said = carebn("export", TRAINED, "--to", "c", "--weights", "int8", "--out", "policy.c")
-    assert_one_sentence(said, "mean return falls from 100.0 to 94.9, by more than 5%, so nothing was written")
+    assert_one_sentence(
+        said, "mean return falls from 100.0 ± 10.0 to 94.9 ± 0.0, by more than 5%, so nothing was written"
+    )
 
 
 def test_int8_that_loses_the_return_is_refused_without_a_compiler_too(carebn, monkeypatch):
     monkeypatch.setattr(c_export, "compiler", lambda: None)
     returns = iter([-1.0, -1.06])
-    monkeypatch.setattr(export, "_mean_return", lambda *_: next(returns))
+    monkeypatch.setattr(export, "_played", lambda *_: Evaluation([next(returns)], [1]))
     said = carebn("export", TRAINED, "--to", "c", "--weights", "int8", "--out", "policy.c")
     assert_one_sentence(said, "mean return falls from -1.0 to -1.1, by more than 5%")
 

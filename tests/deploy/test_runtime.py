@@ -92,7 +92,7 @@ def test_bad_files_are_told_in_one_sentence(saved, tmp_path):
     data = saved.read_bytes()
     for name, content in (("cut", data[: len(data) // 2]), ("empty", b""), ("text", b"not a policy")):
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(ValueError, match=f"{name} cannot be read as a policy"):
+        with pytest.raises(ValueError, match=f"{name} cannot be read as a policy: only what carebn export --to numpy"):
             deploy.load(tmp_path / name)
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
     with pytest.raises(ValueError, match="not a policy of carebn"):

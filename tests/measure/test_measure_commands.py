@@ -8,7 +8,7 @@ import pytest
 
 from carebn.commands.measure import Distributions, TrainingCost, run
 from carebn.measure.cost import measure_costs
-from carebn.measure.distributions import Snapshot, most_and_least_moving, snapshots
+from carebn.measure.distributions import Snapshot, _told_apart, most_and_least_moving, snapshots
 from carebn.training import Run, TrainConfig
 
 
@@ -41,6 +41,12 @@ def test_distributions_of_a_run(trained: Path, tmp_path: Path) -> None:
         assert run(Distributions((trained, trained), out=tmp_path / name, layer=3, snapshots=2, updates=2)) == 0
         assert (tmp_path / name).stat().st_size > 5000
     assert contents(trained) == before
+
+
+def test_runs_of_one_method_go_by_their_directories() -> None:
+    runs = (Path("a/first"), Path("b/second"), Path("c/third"))
+    assert _told_apart(["bn", "care-bn", "bn"], runs) == ["first\nbn", "care-bn", "third\nbn"]
+    assert _told_apart(["bn", "bn"], (Path("a/run"), Path("b/run"))) == ["a/run\nbn", "b/run\nbn"]
 
 
 def test_most_and_least_moving() -> None:

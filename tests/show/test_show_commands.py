@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import imageio_ffmpeg
@@ -141,6 +142,8 @@ def test_spikes(carebn, trained, name: str) -> None:
         ("watch RUN --speed nan", "--speed must be above zero and finite, got nan"),
         ("watch RUN --seconds -1", "--seconds must be above zero and finite"),
         ("watch RUN --seed -1", "--seed must not be negative"),
+        ("watch RUN --out /proc/film.mp4", "no file can be made in /proc"),
+        ("spikes RUN --out /proc/raster.png", "no file can be made in /proc"),
         ("watch nowhere", "nowhere is not a run directory"),
         ("spikes RUN --decision 0", "--decision must be at least 1, got 0"),
         ("spikes RUN --decision 100000", "choose a --decision up to"),
@@ -180,6 +183,15 @@ def test_an_unfinished_run_is_allowed_with_a_warning(
     assert said.err.count("warning: ") == 1
     assert told in said.err
     assert "warning" not in carebn("spikes", trained("idp")).err
+
+
+def test_what_cannot_be_drawn_is_told_before_a_film_is_begun(carebn, trained, capfd, monkeypatch) -> None:
+    """Classic control needs pygame; here it cannot be imported."""
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    said = carebn("watch", trained("cartpole"), "--out", "film.mp4")
+    assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
+    assert "CartPole-v1 cannot be drawn: pygame is not installed" in said.err
+    assert names(Path()) == []
 
 
 def test_nan_in_a_policy(carebn, trained, tmp_path: Path) -> None:

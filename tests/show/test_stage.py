@@ -52,6 +52,20 @@ def test_what_cannot_be_drawn_is_one_sentence() -> None:
         Stage("Invisible-v0", (), size=128)
 
 
+def test_a_class_that_draws_nothing_is_one_sentence() -> None:
+    class Promising(gym.Env):  # type: ignore[type-arg]
+        metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012  # as Gymnasium has it
+        observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+        action_space = gym.spaces.Discrete(2)
+
+        def __init__(self, render_mode: str | None = None) -> None:
+            self.render_mode = render_mode
+
+    gym.register("Promising-v0", Promising, disable_env_checker=True, order_enforce=False)
+    with pytest.raises(ValueError, match=r"Promising-v0 cannot be drawn: its class has no render\(\)"):
+        Stage("Promising-v0", (), size=128).look()
+
+
 def test_mujoco_without_anything_to_draw_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """EGL is kept from finding a driver; OSMesa and a screen are not tried, because this machine may have them."""
     monkeypatch.setattr(stage.working_backend, "__defaults__", (("egl",),))

@@ -229,7 +229,7 @@ def test_the_sweep_stands_beside_the_paper(page: Page, sweep: Path) -> None:
     assert page.texts("#study-wasserstein h4") == ["layer 1", "layer 2", "layer 3"]
     assert lines_of(page, "#study-wasserstein") == 9  # BN, and CaRe-BN before and after re-calibration, per layer
     assert page.texts("#study-exploration h4") == list(ENVS)
-    assert f"Runs of {STEPS:,} steps" in page.one("#study-main").text
+    assert f"Ours at {STEPS:,} steps" in page.one("#study-main").text
     # The main table is complete: ten rows, five environments, and what is missing says so.
     assert page.texts("#study-main tbody td:first-child") == [
         "ANN", "ANN‑SNN", "pop‑SAN", "MDC‑SAN", "ILC‑SAN", "tdBN", "BNTT", "TEBN", "TABN", "CaRe‑BN",

@@ -9,13 +9,15 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import matplotlib as mpl
 import pytest
 from fake_runs import PROBE, write_run
 
 from carebn import cli
 from carebn.commands.report import Config, run
+from carebn.study.paper import MUJOCO as ENVS
 from carebn.study.report.explorer import explore
-from carebn.study.report.figures import study_figure, write_figures
+from carebn.study.report.figures import STYLE, curves_figure, study_figure, write_figures
 from carebn.study.report.page import embedded_json
 from carebn.study.report.views import view_studies
 from carebn.study.runs import read_runs
@@ -116,6 +118,54 @@ def test_every_study_has_a_figure(tmp_path: Path) -> None:
     for view in views:
         figure = study_figure(view)
         assert figure.axes or figure.texts, view.study.name
+
+
+def test_figures_say_budget_and_seeds(tmp_path: Path) -> None:
+    for seed in range(2):
+        for env in ENVS:
+            write_run(tmp_path / f"{env}{seed}", "care-bn", env, seed, wasserstein=True)
+    write_run(tmp_path / "ann", "ann", ENVS[0], 0, neuron="none")
+    for view in view_studies(read_runs([tmp_path], episodes=True, measures=True).records)[0]:
+        figure = study_figure(view)
+        if not figure.axes:  # no line of it is complete
+            continue
+        legends = [legend.get_title().get_text() for legend in figure.legends]
+        said = " ".join(" ".join([*legends, *(axes.get_xlabel() for axes in figure.axes)]).split())
+        assert "ours at 20,000 steps (0.0195 × the paper's); " in said, view.study.name
+        assert view.made in said
+        assert re.search("; (1 seed|2 seeds|1 to 2 seeds)", said)
+
+
+def test_a_long_legend_stays_inside_the_figure(tmp_path: Path) -> None:
+    for i, steps in enumerate((100, 200, 300, 400)):
+        write_run(tmp_path / f"{i}", total=20_000 + i, random_steps=steps, learning_starts=steps, eval_episodes=i + 1)
+    [lines] = explore(read_runs([tmp_path]).records).values()
+    curves = [(line.label, line.evaluation) for line in lines if line.evaluation is not None]
+    assert min(len(label) for label, _ in curves) > 60
+    for number in (1, 2, 6):
+        with mpl.rc_context(STYLE):
+            figure = curves_figure([("Hopper-v4", "steps", "return", curves)] * number, "words " * 40)
+            figure.draw_without_rendering()
+        [legend] = figure.legends
+        box, page = legend.get_window_extent(), figure.bbox
+        assert box.x0 >= 0
+        assert box.x1 <= page.x1
+        assert box.y0 >= 0
+        assert all(axes.get_window_extent().y0 > box.y1 for axes in figure.axes)
+        assert all(axes.get_window_extent().height > 0.3 * page.height / -(-number // 3) for axes in figure.axes)
+
+
+def test_one_seed_has_no_spread(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "a", "care-bn", seed=0)
+    for form in ("md", "html"):
+        assert run(Config(runs=(tmp_path / "runs",), out=tmp_path / f"r.{form}", format=form)) == 0
+    text = (tmp_path / "r.md").read_text()
+    assert re.search(r"\| CaRe-BN \| \d+\.\d \| \d+\.\d \| 1 \| 1 \|", text)
+    assert re.search(r"\d+ \(n 1\), paper 3586 ± 49", text)
+    assert "Ours at 20,000 steps (0.0195 × the paper's); 1 seed." in text
+    data = json.loads((tmp_path / "r.html").read_text().split('id="data">')[1].split("</script>")[0])
+    assert data["environments"][0]["lines"][0]["best"][1] is None
+    assert all("20,000 steps" in view["made"] and view["made"].endswith("; 1 seed") for view in data["studies"])
 
 
 # --- mistakes ---------------------------------------------------------------------------------------------------------

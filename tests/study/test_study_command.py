@@ -108,7 +108,7 @@ def test_our_numbers_by_hand(tmp_path: Path, study) -> None:
     ours = {table[i - 1][0]: numbers for i, (_, source, *numbers) in enumerate(table) if source == "ours"}
     assert ours["CaRe-BN"] == ["300 ± 100 (2)"] * 5 + ["50.00%"]
     assert ours["ANN"] == ["200 ± 100 (2)"] * 5 + ["0.00%"]
-    assert ours["TABN"] == ["–", "50 ± 0 (1)", "–", "–", "–", "–"]  # no gain over some of the environments
+    assert ours["TABN"] == ["–", "50 (1)", "–", "–", "–", "–"]  # no gain over some of the environments
     assert "ours at 10,000 steps (0.00976 × the paper's)" in said.stdout
     overall = next(row for row in table if row[0] == "CaRe-BN" and row[1] == "50.00%")
     scores = {env: [1.0, 2.0] for env in MUJOCO}
@@ -140,7 +140,7 @@ def test_problems_are_a_sentence_each_and_the_rest_is_shown(tmp_path: Path, stud
     assert "corrupt" in complaints[0]
     assert "CaRe-BN on Hopper-v4 has runs at several budgets (10,000 steps and 20,000 steps)" in complaints[1]
     table = {row[0]: row for row in rows(said.stdout)}
-    assert table["BN"][5] == "77 ± 0 (1)"
+    assert table["BN"][5] == "77 (1)"
     assert table["BN"][3] == "– (begun, 25%)"
     assert table["CaRe-BN"][5] == "mixed budgets"
 
@@ -151,6 +151,7 @@ def test_problems_are_a_sentence_each_and_the_rest_is_shown(tmp_path: Path, stud
         (["show", "mian"], "unknown study 'mian': did you mean 'main'?"),
         (["show", "main", "--scale", "0"], "--scale must be above zero and finite, got 0"),
         (["run", "main", "--scale", "-1"], "--scale must be above zero and finite, got -1"),
+        (["run", "--dry-run"], "name a study, as in: carebn study run main;"),
         (["run", "main", "--seeds", "0"], "--seeds must be at least 1, got 0"),
         (["run", "main", "--workers", "0"], "--workers must be at least 1, got 0"),
         (["run", "main", "--envs", "Hoper-v4"], "did you mean 'Hopper-v4'"),
@@ -205,6 +206,11 @@ def test_plan_stop_and_go_on(tmp_path: Path, study) -> None:
     more = study("run", *TINY[:-1], "2", "--dry-run")
     assert "4 runs, 2 complete, 2 to do" in more.stdout
     assert "steps/s, from runs that exist" in more.stdout
+    words = ("run", "ann-td3", *TINY[1:-2], "--dry-run")  # the paper's seeds
+    long, longer = study(*words), study(*words, "--every-run")
+    listed = [len(re.findall("__s[0-9]+__", said.stdout)) for said in (long, longer)]
+    assert listed == [6, 10]
+    assert re.search(r"__s\d+__.*\n… 4 more \(--every-run names them\)\n.*__s\d+__.*\n10 runs, 2 complete", long.stdout)
     shown = study("show", "ann-td3", "--scale", "0.0001")
     assert shown.stderr == ""
     assert [row[2].endswith("(1)") for row in rows(shown.stdout) if row[1] == "ours"] == [True, True]

@@ -185,6 +185,7 @@ def test_train_then_train_again(carebn) -> None:
     for name in ("policy.safetensors", "curve.png", "config.json", "command.txt", "metrics.jsonl", "versions.json"):
         assert (run / name).stat().st_size > 0
     assert f"carebn evaluate {run}" in trained.out
+    assert "; the saved policy is the one after the last step\n" in trained.out
     again = carebn("train", "--env-id", "InvertedPendulum-v4", *TINY)
     assert again.code == 0
     assert "this run is complete" in again.out
@@ -199,6 +200,8 @@ def test_evaluate_prints_every_episode_and_the_mean(carebn, run: Path) -> None:
     assert float(lines[3].split()[2]) == pytest.approx(mean, abs=0.11)  # one digit is printed
     assert lines[3].endswith("over 3 episodes")
     assert carebn("evaluate", str(run), "--episodes", "3").out == said.out  # fixed seeds
+    single = carebn("evaluate", str(run), "--episodes", "1").out.splitlines()
+    assert single[1] == f"mean return {single[0].split()[3]} over 1 episode"  # which has no spread
 
 
 @pytest.mark.parametrize("words", ["--episodes 0", "--episodes -1", "--seed -5"])

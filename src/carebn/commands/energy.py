@@ -17,6 +17,7 @@ from carebn.network import SpikingActor, SpikingQNetwork
 from carebn.network.converted import Converted
 from carebn.show.counter import Counter
 from carebn.show.outputs import writable_directory
+from carebn.show.terminal import print_table, terminal
 from carebn.training.environment import make_env
 from carebn.training.evaluation import play
 from carebn.training.files import as_json as json_bytes
@@ -48,7 +49,7 @@ def run(config: Config) -> int:
         raise ValueError(f"--seed must not be negative, got {config.seed}")
     policy = load(config.run)
     out = writable_directory(config.out if config.out is not None else config.run)
-    console, errors = Console(), Console(stderr=True)
+    console, errors = terminal(), Console(stderr=True)
     warning = unfinished(config.run, policy.config)
     if warning:
         errors.print(f"warning: {warning}", highlight=False, soft_wrap=True)
@@ -86,13 +87,13 @@ def run(config: Config) -> int:
         data["paper_nanojoule"] = dict(zip(("ann", "snn_care_bn"), PAPER_NJ[env_id], strict=True))
     if warning:
         data["warning"] = warning
+    episodes = "1 episode" if config.episodes == 1 else f"{config.episodes} episodes"
     title = (
-        f"{policy.title()}\nmean of {count.decisions:,} decisions in {config.episodes} episodes "
-        f"(return {np.mean(result.returns):.1f})"
+        f"{policy.title()}\nmean of {count.decisions:,} decisions in {episodes} (return {np.mean(result.returns):.1f})"
     )
-    console.print(table(title, bill, ann, env_id))
+    print_table(console, table(title, bill, ann, env_id))
     for line in [] if ann is None else verdict(bill, ann):
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=not console.is_terminal)
     picture = io.BytesIO()
     figure(title, bill, ann, env_id).savefig(picture, dpi=150, format="png", metadata={"Software": None})
     write_atomically(out / "energy.json", json_bytes(data))

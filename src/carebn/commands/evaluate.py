@@ -32,5 +32,6 @@ def run(config: Config) -> int:
     result = play(policy.predict, envs, range(config.seed, config.seed + len(envs)), policy.config.env_id)
     for i, (score, length) in enumerate(zip(result.returns, result.lengths, strict=True)):
         print(f"episode {i + 1}: return {score:.1f} in {length} steps")
-    print(f"mean return {result.mean:.1f} ± {result.std:.1f} over {config.episodes} episodes")
+    over = f" ± {result.std:.1f} over {config.episodes} episodes" if config.episodes > 1 else " over 1 episode"
+    print(f"mean return {result.mean:.1f}{over}")
     return 0

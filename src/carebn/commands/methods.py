@@ -7,9 +7,8 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from carebn.show.terminal import print_table, terminal
 from carebn.training.methods import METHODS, TASKS, find_method
-
-FILE_WIDTH = 500  # a terminal cuts a line that is too long; in a file or a pipe it is whole
 
 
 @dataclass(frozen=True)
@@ -26,8 +25,9 @@ def _words(value: Any) -> str:
 
 def _table() -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title, width in (("method", 16), ("gain in the paper", 37), ("what learns", None), ("differs by", None)):
-        table.add_column(title, no_wrap=True, overflow="ellipsis", min_width=width)
+    table.add_column("method", no_wrap=True)
+    for title in ("gain in the paper", "what learns", "differs by"):
+        table.add_column(title)
     for name, method in METHODS.items():
         differences = ", ".join(f"{key} {_words(value)}" for key, value in method.differences().items())
         scores = ", ".join(score.short() for score in method.scores)
@@ -49,14 +49,10 @@ def _show(name: str, console: Console) -> None:
 
 
 def run(config: Config) -> int:
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console.width = FILE_WIDTH
+    console = terminal()
     if config.name is not None:
         _show(config.name, console)
         return 0
-    with console.capture() as table:
-        console.print(_table())
-    print("\n".join(line.rstrip() for line in table.get().splitlines()))
+    print_table(console, _table())
     console.print("\ngain: average over five MuJoCo tasks with TD3, against the ANN. `carebn methods NAME` tells all.")
     return 0

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 from carebn.errors import unknown_name
+from carebn.show.terminal import print_table, terminal
 from carebn.study.paper import FIGURES, IDP, STUDIES, TABLES, find_study
 from carebn.study.records import Study
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # loads torch, which listing studies and --help do without
     from carebn.study.sweep import Sweep
 
 EVERY = "all"
+FIRST_RUNS = 5  # of a plan that are named, and the last
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class RunStudy:
     """Where run directories are kept; studies that share a cell share its run."""
     dry_run: bool = False
     """Only say what would be run, what exists, and how long it would take."""
+    every_run: bool = False
+    """Name every run in the dry run, not only the first few and the last."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def run(config: ListStudies | RunStudy | ShowStudy) -> int:
 
 
 def _list() -> int:
-    console = _console()
+    console = terminal()
     for heading, studies in (("Tables", TABLES), ("Figures", FIGURES)):
         table = Table(title=heading, title_justify="left", box=None, pad_edge=False)
         for column in ("name", "in the paper", "what it shows"):
@@ -97,7 +100,7 @@ def _list() -> int:
         table.add_column("runs", justify="right")
         for study in studies:
             table.add_row(study.name, study.where, study.title, str(len(list(study.cells()))))
-        console.print(table)
+        print_table(console, table)
         console.print()
     total = len({cell for study in STUDIES.values() for cell in study.cells()})
     console.print(f"{len(TABLES)} tables and {len(FIGURES)} figures, {total} runs in all: shared ones are made once.")
@@ -110,7 +113,7 @@ def _list() -> int:
 
 def _run(config: RunStudy) -> int:
     _check_counts(config.seeds, config.workers)
-    studies = _studies(config.names)
+    studies = _studies("run", config.names)
     envs = _environments(studies, config.envs)
     from carebn.study.cells import Budget, config_of, lacks_method
     from carebn.study.executors import EXECUTORS, Place
@@ -159,16 +162,20 @@ def _plan(sweep: "Sweep", config: RunStudy) -> None:
     from carebn.study.runs import read_runs
     from carebn.study.sweep import DONE, newest_checkpoint
 
-    console = _console()
+    console = terminal()
     table = Table(box=None, pad_edge=False)
     table.add_column("run", no_wrap=True)
     table.add_column("steps", justify="right")
     table.add_column("there", justify="right")
-    for job in sweep.jobs:
+    jobs = sweep.jobs
+    left_out = 0 if config.every_run else max(0, len(jobs) - FIRST_RUNS - 1)
+    for job in [*jobs[:FIRST_RUNS], *jobs[FIRST_RUNS + left_out :]]:
         step = newest_checkpoint(job.directory)
         there = "complete" if job.state == DONE else f"{step / job.total:.0%}" if step else "–"
         table.add_row(job.name, f"{job.total:,}", there)
-    console.print(table)
+        if left_out and job is jobs[FIRST_RUNS - 1]:
+            table.add_row(f"… {left_out} more (--every-run names them)")
+    print_table(console, table)
     left = [job for job in sweep.jobs if job.state != DONE]
     console.print(f"{len(sweep.jobs)} runs, {len(sweep.jobs) - len(left)} complete, {len(left)} to do")
     if left:
@@ -185,7 +192,7 @@ def _plan(sweep: "Sweep", config: RunStudy) -> None:
 
 def _show(config: ShowStudy) -> int:
     _check_counts(config.seeds, None)
-    studies = _studies(config.names)
+    studies = _studies("show", config.names)
     envs = _environments(studies, config.envs)
     from carebn.study.cells import Budget
     from carebn.study.gather import gather
@@ -197,7 +204,7 @@ def _show(config: ShowStudy) -> int:
     found = read_runs([config.runs] if config.runs.is_dir() else [])
     for problem in found.problems:
         _tell(problem)
-    console = _console()
+    console = terminal()
     for i, study in enumerate(studies):
         gathered = gather(study, found.records, config.scale, envs, config.seeds)
         problems = list(gathered.problems)
@@ -222,7 +229,7 @@ def _show(config: ShowStudy) -> int:
         if i:
             console.print()
         for table in tables_of(gathered, config.score):
-            console.print(table)
+            print_table(console, table)
         if study.note:
             console.print(study.note)
         if study.kind in DRAWN:
@@ -233,9 +240,9 @@ def _show(config: ShowStudy) -> int:
 # --- what they share --------------------------------------------------------------------------------------------------
 
 
-def _studies(names: tuple[str, ...]) -> list[Study]:
+def _studies(command: str, names: tuple[str, ...]) -> list[Study]:
     if not names:
-        raise ValueError("name a study, as in: carebn study show main; carebn study list names them all")
+        raise ValueError(f"name a study, as in: carebn study {command} main; carebn study list names them all")
     if EVERY in names:
         return list(STUDIES.values())
     return list(dict.fromkeys(find_study(name) for name in names))
@@ -267,9 +274,3 @@ def _runs_option(runs: Path) -> str:
 
 def _tell(sentence: str) -> None:
     print(f"carebn: {sentence}", file=sys.stderr)
-
-
-def _console() -> Console:
-    """Tables are not squeezed when they go into a file or a pipe."""
-    console = Console(highlight=False, markup=False, soft_wrap=False)
-    return console if console.is_terminal else Console(highlight=False, markup=False, width=200)

@@ -21,7 +21,7 @@ def run(config: TrainConfig) -> int:
     if not worked:
         print(f"this run is complete: {run.directory}")
     if run.best is not None:
-        print(f"best mean return: {run.best:.1f}")
+        print(f"best mean return on the way: {run.best:.1f}; the saved policy is the one after the last step")
     policy = run.directory
     converted = finish_conversion(run.directory)
     if converted is not None:

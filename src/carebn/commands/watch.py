@@ -61,6 +61,8 @@ def run(config: Config) -> int:
     controls = Controls.of(stage.env, spaces_of(stage.env, env_id))
     most = max(1, int(config.seconds * fps))
     screen: Screen | None = None
+    stage.env.reset(seed=config.seed)
+    stage.look()  # what cannot be drawn is told before a film is begun
     with Film(config.out, fps, form.size) as film, Counter("frames", most, config.quiet) as counter:
         for episode in range(config.episodes):
             obs, _ = stage.env.reset(seed=config.seed + episode)

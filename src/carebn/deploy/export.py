@@ -25,12 +25,13 @@ from carebn.deploy.parity import Parity, compare, trained_values
 from carebn.deploy.runtime import DeployedPolicy, load
 from carebn.errors import unknown_name
 from carebn.training.environment import make_env
-from carebn.training.evaluation import evaluate
+from carebn.training.evaluation import Evaluation, evaluate
 from carebn.training.files import as_json, flush_directory, sha256, write_file
 from carebn.training.policy import Policy
 
 PRECISIONS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
 RETURN_LOSS = 0.05  # how much of its return a policy may lose by int8 weights
+FIRST_SEED = 2_000_000  # of the episodes in which that is seen
 SHARES = 5  # observations that are read for each one that is compared
 SEGMENTS = 20  # files of the replay that observations are taken from, at most
 
@@ -99,14 +100,21 @@ class Report:
     options: Options
     source: str  # where the observations came from
     parity: Parity | None  # None: it could not be tried on this machine
-    returns: tuple[float, float] | None  # mean returns of the trained and of the int8 policy
+    returns: tuple[Evaluation, Evaluation] | None  # of the trained and of the int8 policy, from the same seeds
 
     def lines(self) -> list[str]:
         lines = ["NOT CHECKED: there is no C compiler on this machine, so the file was neither compiled nor run"]
         if self.parity is not None:
             lines = [f"checked on {self.source}: {self.parity}"]
         if self.returns is not None:
-            lines.append(f"mean return {self.returns[1]:.1f} with int8 weights, {self.returns[0]:.1f} as trained")
+            trained, rounded = self.returns
+            number = len(trained.returns)
+            seeds = f"seed {FIRST_SEED}" if number == 1 else f"seeds {FIRST_SEED} to {FIRST_SEED + number - 1}"
+            episodes = "the same episode" if number == 1 else f"the same {number} episodes"
+            lines.append(
+                f"mean return {_spread(rounded)} with int8 weights, {_spread(trained)} as trained; both in {episodes} "
+                f"({seeds})"
+            )
         return lines
 
     def as_json(self, digest: str) -> dict[str, Any]:
@@ -119,7 +127,9 @@ class Report:
             "observations": self.source,
             "checked": self.parity is not None,
             "parity": None if self.parity is None else self.parity.as_json(),
-            "returns": self.returns,
+            "returns": None if self.returns is None else [result.mean for result in self.returns],
+            "episode_returns": None if self.returns is None else [result.returns for result in self.returns],
+            "first_seed": None if self.returns is None else FIRST_SEED,
         }
 
 
@@ -202,21 +212,27 @@ def _checked(
             raise ValueError(f"the exported policy is not the trained one, so nothing was written: {parity}{hint}")
     returns = None
     if options.weights == "int8":
-        returns = (_mean_return(policy, network, episodes), _mean_return(policy, meant, episodes))
-        if returns[1] < returns[0] - RETURN_LOSS * abs(returns[0]):
+        returns = (_played(policy, network, episodes), _played(policy, meant, episodes))
+        trained, rounded = returns
+        if rounded.mean < trained.mean - RETURN_LOSS * abs(trained.mean):
             raise ValueError(
-                f"with int8 weights the policy's mean return falls from {returns[0]:.1f} to {returns[1]:.1f}, by more "
-                f"than {RETURN_LOSS:.0%}, so nothing was written; use --weights float32"
+                f"with int8 weights the policy's mean return falls from {_spread(trained)} to {_spread(rounded)}, by "
+                f"more than {RETURN_LOSS:.0%}, so nothing was written; use --weights float32"
             )
     return Report(to, options, source, parity, returns)
 
 
-def _mean_return(policy: Policy, network: Folded, episodes: int) -> float:
+def _spread(result: Evaluation) -> str:
+    """Mean ± standard deviation over episodes; one episode has none."""
+    return f"{result.mean:.1f}" + (f" ± {result.std:.1f}" if len(result.returns) > 1 else "")
+
+
+def _played(policy: Policy, network: Folded, episodes: int) -> Evaluation:
     config, deployed = policy.config, DeployedPolicy(network)
     envs = [make_env(config.env_id, config.import_modules) for _ in range(episodes)]
     try:
-        seeds = range(2_000_000, 2_000_000 + episodes)
-        return evaluate(lambda obs: deployed.predict(obs.astype(policy.obs_dtype))[0], envs, seeds, config.env_id).mean
+        seeds = range(FIRST_SEED, FIRST_SEED + episodes)
+        return evaluate(lambda obs: deployed.predict(obs.astype(policy.obs_dtype))[0], envs, seeds, config.env_id)
     finally:
         for env in envs:
             env.close()

@@ -206,8 +206,10 @@ class Folded:
         if path.is_dir():
             raise ValueError(f"{path} is a directory; export a run first: carebn export {path} --to numpy --out FILE")
         try:
+            if path.is_file() and not zipfile.is_zipfile(path):  # numpy would speak of pickles
+                raise ValueError("only what carebn export --to numpy wrote can be loaded")
             with np.load(path, allow_pickle=False) as file:
-                if not isinstance(file, np.lib.npyio.NpzFile) or "description" not in file:
+                if "description" not in file:
                     raise ValueError("it is not a policy of carebn")
                 description = json.loads(str(file["description"]))
                 arrays = {name: file[name] for name in file.files if name != "description"}

@@ -89,6 +89,16 @@ def most_and_least_moving(taken: list[Snapshot]) -> tuple[int, int]:
     return int(alive[drift[alive].argmax()]), int(alive[drift[alive].argmin()])
 
 
+def _told_apart(methods: list[str], run_dirs: tuple[Path, ...]) -> list[str]:
+    """A run goes by its method; where several have the same one, by the name of its directory too."""
+    names = [run_dir.resolve().name for run_dir in run_dirs]
+    places = [str(run_dir) if names.count(name) > 1 else name for run_dir, name in zip(run_dirs, names, strict=True)]
+    return [
+        method if methods.count(method) == 1 else f"{place}\n{method}"
+        for method, place in zip(methods, places, strict=True)
+    ]
+
+
 def draw_distributions(run_dirs: tuple[Path, ...], out: Path, layer: int, number: int, updates: int) -> None:
     """A row for each run: left the feature that moved most, right the one that moved least."""
     if out.suffix not in FORMATS:
@@ -102,7 +112,8 @@ def draw_distributions(run_dirs: tuple[Path, ...], out: Path, layer: int, number
 
     figure = Figure(figsize=(7.2, 2.3 * len(measured) + 0.3), layout="constrained")
     grid = figure.subplots(len(measured), 2, squeeze=False)
-    for row, (config, taken) in zip(grid, measured, strict=True):
+    names = _told_apart([config.method for config, _ in measured], run_dirs)
+    for row, name, (_, taken) in zip(grid, names, measured, strict=True):
         for axes, feature, what in zip(row, most_and_least_moving(taken), ("fast", "slowly"), strict=True):
             everything = np.concatenate([snapshot.samples[:, feature] for snapshot in taken])
             low, high = np.percentile(everything, [0.5, 99.5])
@@ -117,7 +128,7 @@ def draw_distributions(run_dirs: tuple[Path, ...], out: Path, layer: int, number
                 sigma = np.sqrt(snapshot.var[feature] + 1e-12)
                 bell = np.exp(-0.5 * ((x - snapshot.mean[feature]) / sigma) ** 2) / (sigma * np.sqrt(2 * np.pi))
                 axes.plot(x, bell, color=colour, lw=1.3, label=label)
-            axes.set_title(f"{config.method}, layer {layer}, feature {feature}: moves {what}", fontsize=8.5)
+            axes.set_title(f"{name}, layer {layer}, feature {feature}: moves {what}", fontsize=8.5)
             axes.tick_params(labelsize=7)
             axes.set_yticks([])
             axes.spines[["top", "right", "left"]].set_visible(False)

@@ -3,10 +3,11 @@
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from carebn.measure.energy import PAPER_NJ, PRICES, Bill, Item, Operations
 
-UNITS = {"paper": "nJ, paper's prices", "45nm": "nJ, 45 nm"}
+UNITS = {"paper": "nJ, paper's\nprices", "45nm": "nJ,\n45 nm"}
 
 
 def _number(x: float) -> str:
@@ -43,12 +44,12 @@ def _add_bill(table: Table, name: str, bill: Bill) -> None:
 
 def table(title: str, bill: Bill, ann: Bill | None, env_id: str) -> Table:
     """``ann``: the ordinary counterpart; None if the network is itself ordinary."""
-    result = Table(title=title, title_justify="left")
+    result = Table(title=Text(title), title_justify="left")
     result.add_column("per decision", no_wrap=True)
     result.add_column("sizes", justify="right", no_wrap=True)
-    active = "firing rate" if ann is not None else "active"
-    for heading in (active, "spikes", "synaptic ops", "FLOPs", *(UNITS[name] for name in PRICES)):
-        result.add_column(heading, justify="right")
+    active = "firing\nrate" if ann is not None else "active"
+    for heading in (active, "spikes", "synaptic\nops", "FLOPs", *(UNITS[name] for name in PRICES)):
+        result.add_column(heading, justify="right", no_wrap=True)
     if ann is None:
         _add_bill(result, "ANN", bill)
     else:

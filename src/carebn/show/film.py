@@ -90,7 +90,10 @@ class Film:
         return self
 
     def add(self, frame: Picture) -> None:
-        self._writer.send(frame)
+        try:
+            self._writer.send(frame)
+        except OSError as error:  # whose text is the whole command
+            raise OSError(f"ffmpeg stopped, so {self.path} could not be written (is the disk full?)") from error
         self.frames += 1
 
     def __exit__(

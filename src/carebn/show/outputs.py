@@ -1,7 +1,7 @@
 """Where results go: found out before the work, not after it."""
 
-import os
 from pathlib import Path
+from tempfile import TemporaryFile
 
 
 def writable_directory(path: Path) -> Path:
@@ -10,8 +10,11 @@ def writable_directory(path: Path) -> Path:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OSError(f"cannot make the directory {path}: {error.strerror}") from None
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise OSError(f"cannot write to {path}: permission denied; choose another --out")
+    try:
+        with TemporaryFile(dir=path):  # permissions do not tell all: there are file systems that take no file at all
+            pass
+    except OSError as error:
+        raise OSError(f"no file can be made in {path} ({error.strerror}); choose another --out") from None
     return path
 
 

@@ -85,6 +85,8 @@ class Stage:
     def look(self) -> Picture:
         try:
             picture: Any = self.env.render()
+        except NotImplementedError as error:
+            raise ValueError(f"{self.env_id} cannot be drawn: its class has no render() that makes pictures") from error
         except Exception as error:  # of any library that draws
             reason = str(error).strip().splitlines() or [type(error).__name__]
             raise ValueError(f"{self.env_id} cannot be drawn: {reason[0]}") from error

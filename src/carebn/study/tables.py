@@ -58,16 +58,24 @@ def made_at(gathered: Gathered) -> str:
     return "ours at " + " and ".join(parts)
 
 
+def seeds_told(gathered: Gathered) -> str:
+    """How many seeds our numbers are made of; the fewest and the most, where cells differ."""
+    counts = {len(cell.complete) for cell in gathered.cells.values() if cell.complete}
+    if len(counts) > 1:
+        return f"{min(counts)} to {max(counts)} seeds"
+    return "1 seed" if counts == {1} else f"{max(counts, default=0)} seeds"
+
+
 def returns_table(gathered: Gathered, score: str) -> Table:
     """Per environment: mean ± standard deviation over seeds, and how many; then the gain over the baseline."""
     study = gathered.study
     table = _table(study, f"{SCORE_TITLES[score]}; {made_at(gathered)}; in brackets the number of seeds")
     for env_id in gathered.envs:
-        table.add_column(short(env_id), justify="right")
+        table.add_column(short(env_id), justify="right", no_wrap=True)
     gains = study.baseline is not None and study.kind == "returns"
     with_summary = bool(study.summary_name) and study.kind == "returns"
     if with_summary:
-        table.add_column(study.summary_name, justify="right")
+        table.add_column(study.summary_name, justify="right", no_wrap=True)
     baseline = None if study.baseline is None else _means(gathered, study.baseline, score)
     places = {env: i for i, env in enumerate(study.envs)}
     for row in study.rows:
@@ -93,9 +101,9 @@ def overall_table(gathered: Gathered, score: str) -> Table | None:
     table = Table(
         title=f"Over all environments, relative to {study.baseline.label}; 95 % intervals", title_justify="left"
     )
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for name in ("APG", "APG without IDP", "IQM", "P(better)", "relative variance"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     some = False
     for row in study.rows:
         envs = gathered.envs_of(row)
@@ -117,7 +125,7 @@ def overall_table(gathered: Gathered, score: str) -> Table | None:
 def relative_variance_table(gathered: Gathered, score: str) -> Table:
     """Standard deviation over seeds / mean of the final policy's return, averaged over environments."""
     table = _table(gathered.study, f"last evaluation; {made_at(gathered)}")
-    table.add_column("relative variance", justify="right")
+    table.add_column("relative variance", justify="right", no_wrap=True)
     for row in gathered.study.rows:
         if row.summary is not None:
             table.add_row(row.label, "paper", summary_text(gathered.study, row))
@@ -132,7 +140,7 @@ def cost_table(gathered: Gathered, score: str) -> Table:
     study = gathered.study
     table = _table(study, "ours: time of whole runs on the machine that made them, evaluations included")
     for column in study.columns:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     for row in study.rows:
         table.add_row(row.label, "paper", *(published_text(study, number) for number in row.published))
         runs = [run for env in gathered.envs_of(row) for run in gathered.cell(row, env).complete]
@@ -146,7 +154,7 @@ def energy_table(gathered: Gathered, score: str) -> Table:
     study = gathered.study
     table = _table(study, "ours: counted on the trained policies")
     for name in (*map(short, gathered.envs), study.summary_name):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     places = {env: i for i, env in enumerate(study.envs)}
     for row in study.rows:
         numbers = [published_text(study, row.published[places[env]]) for env in gathered.envs]
@@ -194,7 +202,8 @@ def _cell_text(gathered: Gathered, row: Row, env_id: str, score: str) -> str:
         return "mixed budgets"
     if cell.complete:
         mean, std = statistics.mean_and_std([SCORES[score](run.returns) for run in cell.complete])
-        return f"{mean:.0f} ± {std:.0f} ({len(cell.complete)})"
+        spread = f" ± {std:.0f}" if len(cell.complete) > 1 else ""  # one seed has none
+        return f"{mean:.0f}{spread} ({len(cell.complete)})"
     if cell.unfinished:
         done = max(run.step / run.total for run in cell.unfinished)
         return f"{MISSING} (begun, {done:.0%})"

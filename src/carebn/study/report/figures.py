@@ -1,6 +1,7 @@
 """Figures for print: one for each study and each environment, as PNG or PDF."""
 
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from itertools import count
@@ -26,6 +27,7 @@ STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.3, "pdf.fonttype": 42, "axes.grid": True, "grid.alpha": 0.25, "grid.linewidth": 0.5,
 }  # fmt: skip
 PANEL_WIDTH, PANEL_HEIGHT, COLUMNS = 2.4, 2.0, 3
+LETTER, LINE = 0.058, 0.15  # inches that a letter and a line of a legend take
 
 
 def write_figures(environments: dict[str, list[Line]], views: list[View], directory: Path, kind: str) -> list[Path]:
@@ -50,7 +52,11 @@ def _all_figures(environments: dict[str, list[Line]], views: list[View]) -> Iter
         yield f"study-{view.study.name}", study_figure(view)
     taken: set[str] = set()
     for env, lines in environments.items():
-        curves = [(line.label, line.evaluation) for line in lines if line.evaluation is not None]
+        curves = [
+            (f"{line.label}, {line.seeds} seed{'s' * (line.seeds > 1)}", line.evaluation)
+            for line in lines
+            if line.evaluation is not None
+        ]
         if curves:
             yield f"curves-{_file_name(env, taken)}", curves_figure([(env, "environment steps", "return", curves)])
 
@@ -66,14 +72,15 @@ def study_figure(view: View) -> "Figure":
     return renderer(view)
 
 
-def curves_figure(panels: list[tuple[str, str, str, list[tuple[str, Curve]]]]) -> "Figure":
+def curves_figure(panels: list[tuple[str, str, str, list[tuple[str, Curve]]]], caption: str = "") -> "Figure":
     """Panels side by side with one legend below: mean over seeds, shaded by its 95 % interval."""
     from matplotlib.figure import Figure
 
     columns = min(COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
     wide = PANEL_WIDTH * columns if len(panels) > 1 else 4.2
-    figure = Figure(figsize=(wide, (PANEL_HEIGHT if len(panels) > 1 else 2.9) * rows + 0.5), layout="constrained")
+    high = (PANEL_HEIGHT if len(panels) > 1 else 2.9) * rows + 0.2
+    figure = Figure(figsize=(wide, high), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     labels = list(dict.fromkeys(label for _, _, _, lines in panels for label, _ in lines))
     labels.sort(key=lambda label: "CaRe-BN" not in label)  # ours takes the first colours, so it looks alike everywhere
@@ -85,7 +92,9 @@ def curves_figure(panels: list[tuple[str, str, str, list[tuple[str, Curve]]]]) -
         for label, curve in lines:
             colour, dash = look[label]
             marker = "o" if len(curve.x) == 1 else ""
-            (handles[label],) = axes.plot(curve.x, curve.mean, dash, color=colour, marker=marker, label=_plain(label))
+            (handles[label],) = axes.plot(
+                curve.x, curve.mean, dash, color=colour, marker=marker, label=_wrapped(label, wide - 0.6)
+            )
             axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0)
         axes.set_title(_plain(title))
         axes.set_xlabel(x_label)
@@ -95,15 +104,27 @@ def curves_figure(panels: list[tuple[str, str, str, list[tuple[str, Curve]]]]) -
         axes.margins(x=0.02)
     for axes in list(grid.flat)[len(panels) :]:
         axes.remove()
-    figure.legend(
-        handles=list(handles.values()), loc="outside lower center", ncols=max(1, int(wide / 1.45)), frameon=False
-    )
+    _legend_below(figure, list(handles.values()), [_wrapped(label, wide - 0.6) for label in handles], caption)
     return figure
+
+
+def _legend_below(figure: "Figure", handles: list[Any], labels: list[str], caption: str) -> None:
+    """Under the panels, in as many columns as the longest label leaves room for; the figure grows by its height."""
+    wide, high = figure.get_size_inches()
+    longest = max((len(line) for label in labels for line in label.splitlines()), default=0)
+    columns = max(1, int(wide / (longest * LETTER + 0.55)))
+    title = _wrapped(caption, wide - 0.2)
+    lines = len(title.splitlines()) + sum(label.count("\n") + 1 for label in labels) / columns + 1
+    figure.set_size_inches(wide, high + LINE * lines)
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=columns, frameon=False, title=title,
+        title_fontsize=STYLE["legend.fontsize"],
+    )  # fmt: skip
 
 
 def _panels_figure(view: View) -> "Figure":
     panels = [(p.title, p.x_label, p.y_label, p.lines) for p in view.panels if p.lines]
-    return curves_figure(panels) if panels else _empty_figure("no line is complete")
+    return curves_figure(panels, view.made) if panels else _empty_figure("no line is complete")
 
 
 def _table_figure(view: View) -> "Figure":
@@ -124,8 +145,10 @@ def _table_figure(view: View) -> "Figure":
             number = row.numbers[i]
             if number.ours is not None:
                 mean, std = number.ours
-                handles["ours"] = axes.barh(place, mean, 0.62, xerr=std, color=COLOURS[1], alpha=0.75, ecolor="#333333",
-                                            error_kw={"lw": 0.8, "capsize": 1.8})  # fmt: skip
+                handles["ours"] = axes.barh(
+                    place, mean, 0.62, xerr=std if number.seeds > 1 else None, color=COLOURS[1], alpha=0.75,
+                    ecolor="#333333", error_kw={"lw": 0.8, "capsize": 1.8},
+                )  # fmt: skip
             if number.published is not None:
                 handles["paper"] = axes.errorbar(
                     number.published.mean, place, xerr=number.published.std or 0, fmt="D", color=COLOURS[0], ms=3,
@@ -138,14 +161,14 @@ def _table_figure(view: View) -> "Figure":
         axes.set_ylim(len(table.rows) - 0.4, -0.6)
     for axes in list(grid.flat)[len(table.columns) :]:
         axes.remove()
-    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=2, frameon=False)
+    _legend_below(figure, list(handles.values()), list(handles), view.made)
     return figure
 
 
 def _bars_figure(view: View) -> "Figure":
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.8, 0.7 + 0.24 * len(view.bars)), layout="constrained")
+    figure = Figure(figsize=(4.8, 0.9 + 0.24 * len(view.bars)), layout="constrained")
     axes: Axes = figure.subplots()
     for place, bar in zip(count(), view.bars):
         if bar.value is None:
@@ -160,7 +183,7 @@ def _bars_figure(view: View) -> "Figure":
     axes.set_yticks(range(len(view.bars)), [_plain(bar.label) for bar in view.bars])
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel(_plain(view.bar_label))
+    axes.set_xlabel(f"{_wrapped(view.bar_label, 3.4)}\n{_wrapped(view.made, 3.4)}")
     return figure
 
 
@@ -176,6 +199,10 @@ def _steps(value: float, _: object) -> str:
     if abs(value) >= 1e6:
         return f"{value / 1e6:g}M"
     return f"{value / 1e3:g}k" if abs(value) >= 1e3 else f"{value:g}"
+
+
+def _wrapped(text: str, inches: float) -> str:
+    return _plain("\n".join(textwrap.wrap(text, max(10, int(inches / LETTER)))))
 
 
 def _plain(text: str) -> str:

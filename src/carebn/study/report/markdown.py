@@ -18,7 +18,16 @@ def render_markdown(runs: Runs, environments: dict[str, list[Line]], views: list
         blocks += ["\n".join(f"- {_safe(problem)}" for problem in runs.problems)]
     blocks += ["## All runs", "± is one standard deviation over seeds."]
     for env, lines in environments.items():
-        rows = [[line.label, _pair(line.best), _pair(line.last), f"{line.seeds}", f"{line.complete}"] for line in lines]
+        rows = [
+            [
+                line.label,
+                _pair(line.best, line.seeds),
+                _pair(line.last, line.seeds),
+                f"{line.seeds}",
+                f"{line.complete}",
+            ]
+            for line in lines
+        ]
         heads = ["method", "max average return", "last ten evaluations", "seeds", "complete"]
         blocks += [f"### {_safe(env)}", _grid(heads, rows)]
     blocks.append("## Beside the paper")
@@ -33,8 +42,7 @@ def render_markdown(runs: Runs, environments: dict[str, list[Line]], views: list
 def _view(view: View) -> list[str]:
     study = view.study
     blocks = [f"### {study.where}: {study.title}"]
-    if view.reduced:
-        blocks.append(f"At {' and '.join(f'{b:,}' for b in view.budgets)} steps, not the paper's number.")
+    blocks.append(f"{view.made[0].upper()}{view.made[1:]}.")
     if study.note:
         blocks.append(study.note)
     if view.table is not None:
@@ -58,7 +66,7 @@ def _number(number: Number, decimals: int) -> str:
     if number.ours is None:
         ours = f"unfinished ({number.unfinished})" if number.unfinished else MISSING
     else:
-        ours = f"{_pair(number.ours, decimals)} (n {number.seeds})"
+        ours = f"{_pair(number.ours, number.seeds, decimals)} (n {number.seeds})"
     if number.published is None:
         return ours
     paper = f"{number.published.mean:.{decimals}f}"
@@ -100,8 +108,11 @@ def _safe(text: str) -> str:
     return plain
 
 
-def _pair(pair: tuple[float, float] | None, decimals: int = 1) -> str:
-    return MISSING if pair is None else f"{pair[0]:.{decimals}f} ± {pair[1]:.{decimals}f}"
+def _pair(pair: tuple[float, float] | None, seeds: int, decimals: int = 1) -> str:
+    """Mean ± standard deviation; one seed has none."""
+    if pair is None:
+        return MISSING
+    return f"{pair[0]:.{decimals}f}" + (f" ± {pair[1]:.{decimals}f}" if seeds > 1 else "")
 
 
 def _one(value: float | None) -> str:

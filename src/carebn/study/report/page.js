@@ -287,7 +287,7 @@
   function plusMinus(pair, decimals) {  // both with the digits that suit the mean
     if (!pair) return "–";
     const digits = decimals ?? (Math.abs(pair[0]) >= 1000 ? 0 : Math.abs(pair[0]) >= 10 ? 1 : 2);
-    return `${number(pair[0], digits)} ± ${number(pair[1], digits)}`;
+    return number(pair[0], digits) + (pair[1] === null ? "" : ` ± ${number(pair[1], digits)}`);
   }
 
   // --- the head of the page ---------------------------------------------------------------------------------------
@@ -378,7 +378,7 @@
           make(cell, "span", `(${n.seeds})`, { className: "seeds" });
         }
         else make(cell, "span", n.unfinished ? `unfinished (${n.unfinished})` : n.published ? "missing" : "–", { className: "missing" });
-        if (n.published) make(cell, "span", `paper ${n.published[1] === null ? number(n.published[0], decimals) : plusMinus(n.published, decimals)}`, { className: "paper" });
+        if (n.published) make(cell, "span", `paper ${plusMinus(n.published, decimals)}`, { className: "paper" });
         if (n.difference !== null) {
           const sign = { above: "▲ ", below: "▼ " }[n.mark] || "";
           make(cell, "span", `${sign}${signed(n.difference)} %`, { className: `mark ${n.mark || "soft"}` });
@@ -440,7 +440,9 @@
     for (const view of data.studies) {
       const card = make(section, "article", null, { className: "card", id: `study-${view.name}` });
       make(card, "h3", `${view.where}: ${view.title}`);
-      if (view.reduced) make(card, "p", `Runs of ${view.budgets.map((b) => b.toLocaleString("en-GB")).join(" and ")} steps; the paper's have ${data.paperSteps.toLocaleString("en-GB")}. Numbers are not expected to agree.`, { className: "notice small" });
+      const made = `${view.made[0].toUpperCase()}${view.made.slice(1)}.`;
+      if (view.reduced) make(card, "p", `${made} The paper's runs have ${data.paperSteps.toLocaleString("en-GB")} steps, so numbers are not expected to agree.`, { className: "notice small" });
+      else make(card, "p", made, { className: "soft small" });
       if (view.note) make(card, "p", view.note, { className: "soft small" });
       if (view.table) returnsTable(card, view);
       if (view.bars.length) bars(card, view);

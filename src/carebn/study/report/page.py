@@ -129,8 +129,8 @@ class _Packer:
             "exploration": self.curve(line.exploration),
             "seeds": line.seeds,
             "complete": line.complete,
-            "best": _pair(line.best),
-            "last": _pair(line.last),
+            "best": _spread(line.best, line.seeds),
+            "last": _spread(line.last, line.seeds),
         }
 
     def view(self, view: View) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class _Packer:
             "where": study.where,
             "title": study.title,
             "note": study.note,
-            "budgets": view.budgets,
+            "made": view.made,
             "reduced": view.reduced,
             "problems": view.problems,
             "table": None if view.table is None else _table(view.table),
@@ -163,6 +163,11 @@ def _pair(pair: tuple[float, float] | None) -> list[float | None] | None:
     return None if pair is None else [_rounded(value) for value in pair]
 
 
+def _spread(pair: tuple[float, float] | None, seeds: int) -> list[float | None] | None:
+    """Mean and standard deviation; one seed has none."""
+    return _pair(pair) if pair is None or seeds > 1 else [_rounded(pair[0]), None]
+
+
 def _bar(bar: Bar) -> dict[str, Any]:
     value, published = _rounded(bar.value), _rounded(bar.published)
     return {"label": bar.label, "value": value, "interval": _pair(bar.interval), "published": published}
@@ -183,7 +188,7 @@ def _table(table: Table) -> dict[str, Any]:
 def _number(number: Number) -> dict[str, Any]:
     published = number.published
     return {
-        "ours": _pair(number.ours),
+        "ours": _spread(number.ours, number.seeds),
         "seeds": number.seeds,
         "unfinished": number.unfinished,
         "published": None if published is None else [published.mean, published.std],

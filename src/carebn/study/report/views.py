@@ -31,6 +31,7 @@ from carebn.study.statistics import (
     performance_gain,
     relative_variance,
 )
+from carebn.study.tables import made_at, seeds_told
 
 POINTS = 100  # of a curve
 BINS = 50  # of exploration returns
@@ -100,6 +101,7 @@ class Panel:
 @dataclass(frozen=True)
 class View:
     study: Study
+    made: str  # at which budget, and from how many seeds
     budgets: list[int]  # environment steps of the runs that count
     problems: list[str]
     table: Table | None = None
@@ -137,7 +139,8 @@ def view_study(study: Study, records: Sequence[RunRecord]) -> View | None:
 
 def _view(gathered: Gathered, **parts: object) -> View:
     budgets = [budget.total_timesteps for budget in gathered.budgets()]
-    return View(gathered.study, sorted(set(budgets)), gathered.problems, **parts)  # type: ignore[arg-type]
+    made = f"{made_at(gathered)}; {seeds_told(gathered)}"
+    return View(gathered.study, made, sorted(set(budgets)), gathered.problems, **parts)  # type: ignore[arg-type]
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
