@@ -9,9 +9,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import safetensors.torch
+import torch
 
 from carebn.training import Run, TrainConfig
 from carebn.training.policy import load
+from carebn.training.policy_file import NoChecksum, digest
 from carebn.training.record import read_rows
 
 
@@ -169,6 +171,47 @@ def test_a_damaged_policy_is_refused_and_nothing_executed(finished: Path, damage
         load(finished)
     assert not (finished / "trap").exists()
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("share", [0.6, 0.9, 1.0])
+def test_a_flipped_bit_is_noticed_and_the_same_run_restores_the_policy(tmp_path: Path, share: float) -> None:
+    Run(config(tmp_path)).train()
+    path = tmp_path / "policy.safetensors"
+    whole = path.read_bytes()
+    data = bytearray(whole)
+    data[int(share * (len(data) - 1))] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(
+        ValueError, match=r"policy\.safetensors is damaged: .* running the same carebn train command"
+    ) as e:
+        load(tmp_path)
+    assert "\n" not in str(e.value)
+    assert not Run(config(tmp_path)).train()  # complete
+    assert path.read_bytes() == whole
+    load(tmp_path)
+
+
+def test_a_policy_without_a_checksum_is_read_with_a_warning(finished: Path) -> None:
+    path = finished / "policy.safetensors"
+    obs = np.zeros(3, np.float32)
+    action = load(finished).predict(obs)[0]
+    path.write_bytes(safetensors.torch.save(safetensors.torch.load(path.read_bytes())))
+    with pytest.warns(NoChecksum, match="has no checksum"):
+        assert load(finished).predict(obs)[0] == action
+
+
+def test_the_checksum_is_of_names_types_shapes_and_bytes() -> None:
+    one = {"a": torch.arange(6.0), "b": torch.tensor(1)}
+    assert digest(one) == digest({"b": torch.tensor(1), "a": torch.arange(12.0)[::2] / 2})
+    others = [
+        {"a": torch.arange(6.0), "c": torch.tensor(1)},
+        {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor(1)},
+        {"a": torch.arange(6.0), "b": torch.tensor(1, dtype=torch.int32)},
+        {"a": torch.arange(6.0).double(), "b": torch.tensor(1)},
+        {"a": torch.arange(6.0), "b": torch.tensor(2)},
+        {"a": torch.arange(6.0)},
+    ]
+    assert len({digest(other) for other in (one, *others)}) == len(others) + 1
 
 
 def test_weights_that_are_not_finite_are_refused(finished: Path) -> None:

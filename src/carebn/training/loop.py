@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import save
 
 from carebn.algorithm import ReplayBuffer
 from carebn.training import seeds
@@ -23,6 +22,7 @@ from carebn.training.evaluation import Evaluation, evaluate
 from carebn.training.files import as_json, write_atomically
 from carebn.training.lock import LOCK_FILE, lock
 from carebn.training.measurements import WassersteinLog
+from carebn.training.policy_file import write_policy
 from carebn.training.progress import ProgressDisplay
 from carebn.training.record import LineFile, Row, read_rows, write_tensorboard
 from carebn.training.track import Tracker
@@ -37,7 +37,11 @@ def _may_precede(name: str) -> bool:
 
 
 class InterruptedRun(Exception):  # noqa: N818  # not an error: somebody wanted it to stop
-    """The run was asked to stop, and has saved itself."""
+    """The run was asked to stop by a signal, and has saved itself."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.code = 128 + number  # as a shell reports it
 
 
 class Run:
@@ -69,7 +73,7 @@ class Run:
         self.losses: dict[str, float] = {}
         self.best: float | None = None
         self.obs: NDArray[Any] = np.empty(0)
-        self.stop_asked = False
+        self.stop_asked: int | None = None  # the signal that did
         self.spent = {"evaluation": 0.0, "recalibration": 0.0, "checkpoint": 0.0}
         self.warnings: list[str] = []
         self.tracker: Tracker | None = None
@@ -176,7 +180,8 @@ class Run:
         config = self.config
         if config.track:
             self.tracker = Tracker(self.directory.name, config.as_json())
-        before = signal.signal(signal.SIGINT, self._ask_to_stop)
+        # Slurm and Docker send SIGTERM.
+        before = {number: signal.signal(number, self._ask_to_stop) for number in (signal.SIGINT, signal.SIGTERM)}
         began, first = time.monotonic(), self.step
         try:
             with ProgressDisplay(config.total_timesteps, self.step, config.quiet) as display:
@@ -198,14 +203,16 @@ class Run:
                     if due or self.stop_asked or self.step % config.checkpoint_interval == 0:
                         self._checkpoint()
                     if self.stop_asked and not due:
-                        raise InterruptedRun(f"stopped at step {self.step:,}; the same command resumes it")
+                        text = f"stopped at step {self.step:,}; the same command resumes it"
+                        raise InterruptedRun(text, self.stop_asked)
             return True
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
             self.close()
 
     def _ask_to_stop(self, signum: int, frame: FrameType | None) -> None:
-        self.stop_asked = True
+        self.stop_asked = signum
 
     def _one_step(self) -> None:
         config, spaces = self.config, self.spaces
@@ -331,8 +338,7 @@ class Run:
 
     def _write_derived(self) -> None:
         """What follows from the state of the run: the policy, and TensorBoard's view of the metrics."""
-        policy = {k: v.detach().cpu().contiguous() for k, v in self.agent.policy.state_dict().items()}
-        write_atomically(self.directory / "policy.safetensors", save(policy))
+        write_policy(self.directory, self.agent.policy.state_dict())
         write_tensorboard(read_rows(self.metrics.path), self.directory / "tensorboard")
 
     def close(self) -> None:

@@ -5,10 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from carebn.network.converted import Converted, Simulation, shaped_like
@@ -17,6 +15,7 @@ from carebn.network.randomness import is_random, seed_of, seeded
 from carebn.training.build import make_policy
 from carebn.training.config import TrainConfig
 from carebn.training.environment import make_env, spaces_of
+from carebn.training.policy_file import NAME, read_policy
 
 
 class Policy:
@@ -149,20 +148,21 @@ def _simulation(record: Any, path: Path) -> Simulation:
 def load(run_dir: Path | str) -> Policy:
     """The policy of a run as of its last checkpoint, or a converted one. Nothing in the directory is executed."""
     config, conversion = _read(run_dir)
-    path = Path(run_dir) / "policy.safetensors"
+    path = Path(run_dir) / NAME
+    command = "train" if conversion is None else "convert"
+    remedy = f"running the same carebn {command} command again restores it"
     env = make_env(config.env_id, config.import_modules)
     spaces = spaces_of(env, config.env_id)
     env.close()
     network = make_policy(config, spaces)
     if conversion is not None:
         network = shaped_like(network, _simulation(conversion, Path(run_dir) / "config.json"))
+    tensors = read_policy(Path(run_dir), remedy)
     try:
-        network.load_state_dict(safetensors.torch.load_file(path))
-    except FileNotFoundError:
-        raise ValueError(f"{run_dir} has no policy yet: it was stopped before its first checkpoint") from None
-    except (SafetensorError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"{path} does not hold this run's policy: {reason}") from error
+        network.load_state_dict(tensors)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0].rstrip(":")
+        raise ValueError(f"{path} does not hold this run's policy: {reason}; {remedy}") from error
     if not all(torch.isfinite(tensor).all() for tensor in network.state_dict().values()):
         raise ValueError(f"{path} holds NaN or infinity")
     return Policy(network, config, spaces.obs_dim, spaces.obs_dtype)
