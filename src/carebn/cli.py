@@ -1,12 +1,21 @@
-"""The command line: finds the command, limits the thread pools, and tells a user's mistake in one sentence."""
+"""The command line: finds the command, limits the thread pools, and tells a user's mistake in one sentence.
+
+Nothing heavy is imported above: a signal should find ``main`` at work, whenever it comes.
+"""
 
 import os
+import signal
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from types import FrameType
+from typing import Any
 
-import tyro
+from carebn.errors import CarebnWarning, unknown_name
 
-from carebn.errors import unknown_name
+STOPPED = "carebn: stopped"
 
 # Each is a module of carebn.commands.
 COMMANDS = {
@@ -32,9 +41,14 @@ def _limit_threads(arguments: list[str]) -> None:
             threads = arguments[i + 1]
         elif word.startswith("--threads="):
             threads = word.partition("=")[2]
-    if threads.isdigit():
-        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
-            os.environ[name] = threads
+    try:
+        number = int(threads)
+    except ValueError:
+        return  # the parser says what is wrong with it
+    if number < 1:
+        raise ValueError(f"--threads must be at least 1, got {number}")
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        os.environ[name] = str(number)
 
 
 def _usage() -> str:
@@ -66,18 +80,66 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         raise ValueError(unknown_name("command", name, COMMANDS))
     _limit_threads(rest)
-    command = import_module(f"carebn.commands.{name.replace('-', '_')}")
-    config = tyro.cli(command.Config, prog=f"carebn {name}", args=rest)
-    code: int = command.run(config)
+    with _signals(_leave):
+        import tyro
+
+        command = import_module(f"carebn.commands.{name.replace('-', '_')}")
+        config = tyro.cli(command.Config, prog=f"carebn {name}", args=rest)
+    with _signals(_stop):
+        code: int = command.run(config)
     return code
 
 
+@contextmanager
+def _signals(handler: Any) -> Iterator[None]:
+    """Ctrl-C and SIGTERM (Slurm, Docker) go to ``handler``, unless somebody had them ignored (nohup)."""
+    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    ours = [number for number, before in usual.items() if signal.getsignal(number) is before]
+    for number in ours:
+        signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, usual[number])
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """While libraries are being imported: nothing is to be saved, and they would turn an exception into their own."""
+    os.write(2, f"{STOPPED}\n".encode())
+    os._exit(128 + number)
+
+
+class _Stop(KeyboardInterrupt):
+    """Whatever cleans up after Ctrl-C does so after SIGTERM."""
+
+    def __init__(self, number: int) -> None:
+        self.code = 128 + number
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise _Stop(number)
+
+
+def _tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> str:
+    return f"warning: {message}\n" if issubclass(category, CarebnWarning) else _python_tells(message, category, *place)
+
+
+_python_tells = warnings.formatwarning
+
+
 def main() -> None:
+    warnings.formatwarning = _tell
     try:
         code = _run(sys.argv[1:])
     except (ValueError, OSError) as mistake:
         print(f"carebn: {mistake}", file=sys.stderr)
         code = 1
+    except KeyboardInterrupt as stop:
+        print(STOPPED, file=sys.stderr)
+        code = stop.code if isinstance(stop, _Stop) else 130
+    finally:
+        warnings.formatwarning = _python_tells
     sys.exit(code)
 
 

@@ -134,7 +134,7 @@ def test_spikes(carebn, trained, name: str) -> None:
         ("energy nowhere", "nowhere is not a run directory"),
         ("energy RUN --out file/below", "cannot make the directory file/below"),
         ("watch RUN --episodes 0", "--episodes must be at least 1, got 0"),
-        ("watch RUN --out film.avi", "unknown film format '.avi': Known: .gif, .mp4"),
+        ("watch RUN --out film.avi", "unknown film format '.avi'; known: .gif, .mp4"),
         ("watch RUN --out film", "unknown film format"),
         ("watch RUN --out file/film.mp4", "cannot make the directory file"),
         ("watch RUN --out folder.mp4", "folder.mp4 is a directory"),

@@ -84,8 +84,23 @@ def test_a_damaged_replay_segment_is_noticed(finished: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(Damaged, match="no checkpoint of this run is whole"):
+    with pytest.raises(Damaged, match="no checkpoint of this run is whole") as error:
         resumed(finished)
+    assert f"({path} does not match its checksum)" in str(error.value)
+    path.unlink()
+    with pytest.raises(Damaged, match="no checkpoint of this run is whole") as error:
+        resumed(finished)
+    assert f"({path} is missing)" in str(error.value)
+
+
+def test_all_that_is_damaged_is_named(finished: Path) -> None:
+    for step, name in ((40, "state.json"), (60, "manifest.json")):
+        (finished / "checkpoint" / f"{step:09d}" / name).write_bytes(b"x")
+    with pytest.raises(Damaged) as error:
+        resumed(finished)
+    assert f"{finished}/checkpoint/000000040/state.json does not match its checksum" in str(error.value)
+    assert f"{finished}/checkpoint/000000060/manifest.json is not a manifest" in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_manifest_cannot_point_outside(finished: Path) -> None:

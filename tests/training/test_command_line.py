@@ -1,12 +1,12 @@
 """The command line: mistakes are one sentence, never a stack trace, and what it prints is true."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import tyro
 
 from carebn import cli
 from carebn.training import Run, TrainConfig
@@ -91,7 +91,9 @@ def assert_one_sentence(said: Said) -> None:
         ("--device nonsense", "unknown device 'nonsense'; use cpu or cuda"),
         ("--device meta", "device"),
         ("--device mps", "device"),
-        ("--threads 0", "--threads must be at least 1"),
+        ("--threads 0", "--threads must be at least 1, got 0"),
+        ("--threads -2", "--threads must be at least 1, got -2"),
+        ("--run-dir /proc/none/here", "cannot write to /proc/none/here (No such file or directory); choose another"),
         ("--import no_such_world", "cannot import module 'no_such_world'"),
         ("--env-id FrozenLake-v1 --algo dqn", "a flat Box is needed"),
         ("--actor-learning-rate -1", "learning rate"),
@@ -257,7 +259,9 @@ def test_evaluating_what_is_not_a_run(carebn, made: str) -> None:
             (path / "notes.txt").write_text("x")
         if text is not None:
             (path / "config.json").write_text(text)
-    assert_one_sentence(carebn("evaluate", "thing"))
+    said = carebn("evaluate", "thing")
+    assert_one_sentence(said)
+    assert "Errno" not in said.err
 
 
 @pytest.mark.parametrize("made", ["other", "file", "list", "broken"])
@@ -274,12 +278,14 @@ def test_a_directory_of_something_else_is_left_alone(carebn, made: str) -> None:
         }[made]
         (path / name).write_text(text)
     before = sorted(str(p) for p in Path().rglob("*"))
-    assert_one_sentence(carebn("train", "--env-id", "Pendulum-v1", *TINY, "--run-dir", "thing"))
+    said = carebn("train", "--env-id", "Pendulum-v1", *TINY, "--run-dir", "thing")
+    assert_one_sentence(said)
+    assert "Errno" not in said.err
     assert sorted(str(p) for p in Path().rglob("*")) == before
 
 
 def test_an_own_environment_that_gives_nan(tmp_path: Path) -> None:
-    """As a user meets it: a process of its own, the module found by PYTHONPATH."""
+    """As a user meets it: a process of its own, the module in the current directory."""
     (tmp_path / "nan_world.py").write_text(
         "import gymnasium as gym, numpy as np\n"
         "from gymnasium.envs.classic_control import PendulumEnv\n"
@@ -291,11 +297,11 @@ def test_an_own_environment_that_gives_nan(tmp_path: Path) -> None:
         "        return (obs * np.nan if self.n == 33 else obs), reward, *rest\n"
         "gym.register('NanPendulum-v0', NanPendulum, max_episode_steps=10)\n"
     )
-    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [
         sys.executable,
+        "-P",  # as the installed command: without the current directory
         "-m",
-        "carebn.cli",
+        "carebn",
         "train",
         "--env-id",
         "NanPendulum-v0",
@@ -305,7 +311,6 @@ def test_an_own_environment_that_gives_nan(tmp_path: Path) -> None:
     ]
     done = subprocess.run(
         [*command, "--run-dir", "run"],
-        env={**os.environ, "PYTHONPATH": path},
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -334,3 +339,28 @@ def test_tracking_without_its_package(carebn, monkeypatch):
     said = carebn("train", "--env-id", "InvertedPendulum-v4", *TINY, "--run-dir", "r", "--track")
     assert_one_sentence(said)
     assert "pip install 'carebn[wandb]'" in said.err
+    assert not Path("r").exists()
+
+
+def test_doubts_are_one_line_each_and_the_run_goes_on(carebn) -> None:
+    words = [word for word in TINY if word != "--quiet"]
+    said = carebn("train", "--env-id", "Pendulum-v1", *words, "--learning-starts", "4e1", "--threads", "1000")
+    assert said.code == 0
+    lines = said.err.splitlines()
+    assert "warning: this run never learns: --learning-starts 40 is not below --total-timesteps 40" in lines
+    assert any(line.startswith("warning: --threads 1000 is more than the ") for line in lines)
+
+
+def test_a_damaged_policy_is_one_sentence(carebn, run: Path) -> None:
+    data = bytearray((run / "policy.safetensors").read_bytes())
+    data[-100] ^= 255
+    (run / "policy.safetensors").write_bytes(data)
+    for words in (["evaluate"], ["export", "--to", "numpy", "--out", "p.npz"], ["energy"], ["watch"], ["spikes"]):
+        said = carebn(words[0], str(run), *words[1:])
+        assert_one_sentence(said)
+        assert "policy.safetensors is damaged" in said.err
+
+
+@pytest.mark.parametrize(("word", "steps"), [("1e3", 1000), ("2_000", 2000), ("2.5e1", 25), ("30", 30)])
+def test_steps_can_be_written_as_people_do(word: str, steps: int) -> None:
+    assert tyro.cli(TrainConfig, args=["--total-timesteps", word, "--buffer-size", word]).total_timesteps == steps

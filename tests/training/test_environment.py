@@ -289,8 +289,15 @@ def test_own_environments_come_by_import(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_module_that_is_not_there_is_named() -> None:
-    with pytest.raises(ValueError, match="cannot import module 'no_such_world'"):
+    with pytest.raises(ValueError, match=r"cannot import module 'no_such_world'.* not in the current directory /"):
         make_env("CartPole-v1", ("no_such_world",))
+
+
+def test_a_module_that_misses_another_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "needy_world.py").write_text("import no_such_world\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"'needy_world'.*No module named 'no_such_world'"):
+        make_env("CartPole-v1", ("needy_world",))
 
 
 @pytest.mark.parametrize("text", ["1 +", "undefined_name", "raise RuntimeError('broken')"])
@@ -367,3 +374,59 @@ def test_large_but_finite_numbers_are_no_mistake(tmp_path: Path, scripted: str) 
     """Their sum overflows float32, they themselves do not."""
     with_options(scripted, bad=3e38, bad_reward_at=5)
     Run(config(tmp_path, scripted, total_timesteps=10, learning_starts=10)).train()
+
+
+@pytest.mark.parametrize("what", ["obs", "reward"])
+def test_before_the_first_checkpoint_none_is_promised(tmp_path: Path, scripted: str, what: str) -> None:
+    with_options(scripted, **{f"bad_{what}_at": 3})
+    with pytest.raises(ValueError, match="at step 3; there is no checkpoint yet, so the same command begins anew"):
+        Run(config(tmp_path, scripted)).train()
+
+
+# --- faults of the environment's own ----------------------------------------------------------------------------------
+
+
+def spoil(env: Any, verb: str, at: int, how: Any) -> None:
+    """After ``at`` steps, ``env.step`` or ``env.reset`` does something else."""
+    right = getattr(env, verb)
+
+    def wrong(*args: Any, **options: Any) -> Any:
+        return how(right(*args, **options)) if env.total >= at - (verb == "step") else right(*args, **options)
+
+    setattr(env, verb, wrong)
+
+
+def raises(_: Any) -> Any:
+    raise ValueError("a bug in the environment")
+
+
+@pytest.mark.parametrize(("at", "kept"), [(23, "the last checkpoint is kept, .* [(]step 20[)]"), (3, "no checkpoint")])
+@pytest.mark.parametrize("verb", ["step", "reset"])
+def test_an_environment_that_raises_keeps_its_trace(
+    tmp_path: Path, scripted: str, verb: str, at: int, kept: str
+) -> None:
+    run = Run(config(tmp_path, scripted))
+    spoil(run.env.unwrapped, verb, at, raises)
+    with pytest.raises(RuntimeError, match=f"{scripted} raised ValueError in {verb} at step .*; .*{kept}") as error:
+        run.train()
+    assert isinstance(error.value.__cause__, ValueError)  # what it raised, with its own lines
+    if verb == "step":
+        assert f"at step {at};" in str(error.value)
+
+
+def test_an_environment_that_raises_in_an_evaluation(tmp_path: Path, scripted: str) -> None:
+    run = Run(config(tmp_path, scripted, eval_interval=20))
+    spoil(run.eval_envs[0].unwrapped, "step", 2, raises)
+    with pytest.raises(RuntimeError, match=f"{scripted} raised ValueError in step in the evaluation at step 20; "):
+        run.train()
+
+
+@pytest.mark.parametrize("verb", ["step", "reset"])
+def test_an_observation_of_another_shape_is_one_sentence(tmp_path: Path, scripted: str, verb: str) -> None:
+    run = Run(config(tmp_path, scripted))
+    spoil(run.env.unwrapped, verb, 15, lambda given: (np.zeros(3, np.float32), *given[1:]))
+    sentence = (
+        rf"{scripted} gave an observation of shape \(3,\), and its observation space has the shape \(2,\) at step"
+    )
+    with pytest.raises(ValueError, match=sentence):
+        run.train()

@@ -9,9 +9,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import safetensors.torch
+import torch
 
 from carebn.training import Run, TrainConfig
 from carebn.training.policy import load
+from carebn.training.policy_file import NoChecksum, digest
 from carebn.training.record import read_rows
 
 
@@ -73,6 +75,54 @@ def test_it_acts_as_the_trained_agent(tmp_path: Path, algo: Any, env_id: str, me
         assert run.env.action_space.contains(single)
     np.testing.assert_array_equal(policy.predict(obs, deterministic=True)[0], actions)
     np.testing.assert_array_equal(load(str(tmp_path)).predict(obs.astype(np.float64))[0], actions)
+
+
+@pytest.mark.parametrize("options", [
+    {"method": "care-bn"}, {"method": "ann"}, {"method": "vanilla", "observation": "zscore"},
+])  # fmt: skip
+def test_a_sac_policy_samples_as_its_agent_explores(tmp_path: Path, options: dict[str, Any]) -> None:
+    run = Run(config(tmp_path, algo="sac", total_timesteps=60, **options))
+    run.train()
+    obs = np.random.default_rng(0).normal(size=(32, 3)).astype(np.float32)
+    policy = load(tmp_path)
+    policy.seed(7)
+    sampled, _ = policy.predict(obs, deterministic=False)
+    np.testing.assert_allclose(sampled, run.agent.act(obs, np.random.default_rng(7)), rtol=1e-5, atol=1e-6)
+    assert (np.abs(sampled - policy.predict(obs)[0]) > 1e-3).mean() > 0.9
+    assert (policy.predict(obs, deterministic=False)[0] != sampled).any()
+    policy.seed(7)
+    np.testing.assert_array_equal(policy.predict(obs, deterministic=False)[0], sampled)
+    assert policy.predict(obs[0], deterministic=False)[0].shape == (1,)
+
+
+def test_random_spikes_and_a_random_action(tmp_path: Path) -> None:
+    Run(config(tmp_path, algo="sac", method="vanilla", coding="poisson")).train()
+    policy, obs = load(tmp_path), np.zeros((200, 3), np.float32)
+    actions = policy.predict(obs, deterministic=False)[0]
+    assert actions.std() > 0.1
+    assert np.ptp(policy.predict(obs)[0]) == 0
+
+
+def test_a_sac_policy_without_its_spread_says_so(tmp_path: Path) -> None:
+    Run(config(tmp_path, algo="sac")).train()
+    path = tmp_path / "policy.safetensors"
+    tensors = safetensors.torch.load(path.read_bytes())
+    path.write_bytes(safetensors.torch.save({k: v for k, v in tensors.items() if not k.startswith("log_std.")}))
+    with pytest.warns(NoChecksum):
+        policy = load(tmp_path)
+    assert policy.predict(np.zeros(3))[0].shape == (1,)
+    with pytest.raises(ValueError, match="saved without the spread of its actions"):
+        policy.predict(np.zeros(3), deterministic=False)
+
+
+def test_other_policies_are_deterministic_whatever_is_asked(finished: Path) -> None:
+    policy, obs = load(finished), np.zeros((4, 3), np.float32)
+    np.testing.assert_array_equal(policy.predict(obs, deterministic=False)[0], policy.predict(obs)[0])
+
+
+def test_it_tells_what_it_is(finished: Path) -> None:
+    said = repr(load(finished))
+    assert said == "<carebn policy: Pendulum-v1, td3, care-bn, clif, seed 0; observations of size 3>"
 
 
 def test_it_plays_as_the_last_evaluation_did(tmp_path: Path) -> None:
@@ -171,6 +221,47 @@ def test_a_damaged_policy_is_refused_and_nothing_executed(finished: Path, damage
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("share", [0.6, 0.9, 1.0])
+def test_a_flipped_bit_is_noticed_and_the_same_run_restores_the_policy(tmp_path: Path, share: float) -> None:
+    Run(config(tmp_path)).train()
+    path = tmp_path / "policy.safetensors"
+    whole = path.read_bytes()
+    data = bytearray(whole)
+    data[int(share * (len(data) - 1))] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(
+        ValueError, match=r"policy\.safetensors is damaged: .* running the same carebn train command"
+    ) as e:
+        load(tmp_path)
+    assert "\n" not in str(e.value)
+    assert not Run(config(tmp_path)).train()  # complete
+    assert path.read_bytes() == whole
+    load(tmp_path)
+
+
+def test_a_policy_without_a_checksum_is_read_with_a_warning(finished: Path) -> None:
+    path = finished / "policy.safetensors"
+    obs = np.zeros(3, np.float32)
+    action = load(finished).predict(obs)[0]
+    path.write_bytes(safetensors.torch.save(safetensors.torch.load(path.read_bytes())))
+    with pytest.warns(NoChecksum, match="has no checksum"):
+        assert load(finished).predict(obs)[0] == action
+
+
+def test_the_checksum_is_of_names_types_shapes_and_bytes() -> None:
+    one = {"a": torch.arange(6.0), "b": torch.tensor(1)}
+    assert digest(one) == digest({"b": torch.tensor(1), "a": torch.arange(12.0)[::2] / 2})
+    others = [
+        {"a": torch.arange(6.0), "c": torch.tensor(1)},
+        {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor(1)},
+        {"a": torch.arange(6.0), "b": torch.tensor(1, dtype=torch.int32)},
+        {"a": torch.arange(6.0).double(), "b": torch.tensor(1)},
+        {"a": torch.arange(6.0), "b": torch.tensor(2)},
+        {"a": torch.arange(6.0)},
+    ]
+    assert len({digest(other) for other in (one, *others)}) == len(others) + 1
+
+
 def test_weights_that_are_not_finite_are_refused(finished: Path) -> None:
     path = finished / "policy.safetensors"
     tensors = safetensors.torch.load(path.read_bytes())
@@ -215,6 +306,9 @@ def test_what_is_not_a_run(tmp_path: Path) -> None:
         load(tmp_path)
     with pytest.raises(ValueError, match="is not a run directory"):
         load(tmp_path / "nowhere")
+    (tmp_path / "README.md").write_text("x")
+    with pytest.raises(ValueError, match=r"README\.md is not a run directory: it is a file"):
+        load(tmp_path / "README.md")
 
 
 def test_a_run_without_a_policy(finished: Path) -> None:

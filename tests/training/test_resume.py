@@ -92,7 +92,9 @@ def test_an_interruption_saves_and_the_result_is_still_identical(tmp_path: Path)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "the same command resumes it" in said
-    run(TD3_RUN, directory)
+    step = said.split("stopped at step ")[1].split(";")[0]
+    resumed = subprocess.run(command(TD3_RUN, directory), capture_output=True, text=True)
+    assert f"resuming from step {step}\n" in resumed.stderr
     assert contents(tmp_path / "undisturbed") == contents(directory)
 
 
@@ -115,4 +117,10 @@ def test_a_complete_run_says_so_and_another_configuration_is_refused(tmp_path: P
     assert other.returncode == 1
     assert "gamma is 0.99 there and 0.9 here" in other.stderr
     assert "Traceback" not in other.stderr
+    other = subprocess.run(
+        command([*options, "--checkpoint-interval", "70", "--method", "bn"], tmp_path), capture_output=True, text=True
+    )
+    said = other.stderr.partition("another configuration: ")[2]
+    assert said.startswith("method is 'care-bn' there and 'bn' here, ")
+    assert "checkpoint_interval is 100 there and 70 here" in said
     assert contents(tmp_path) == before

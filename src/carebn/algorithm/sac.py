@@ -31,6 +31,16 @@ class SACOptions:
     recalibration_batches: int = 100
 
 
+def log_std_network(obs_dim: int, actions: int, hidden: int = 256) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(obs_dim, hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, actions),
+    )
+
+
 class GaussianPolicy(nn.Module):
     """An action drawn around the actor's potential, squashed into the bounds, with its log-probability.
 
@@ -39,15 +49,8 @@ class GaussianPolicy(nn.Module):
 
     def __init__(self, actor: Actor, obs_dim: int, hidden: int = 256) -> None:
         super().__init__()
-        actions = actor.bounds.middle.numel()
         self.actor = actor
-        self.log_std = nn.Sequential(
-            nn.Linear(obs_dim, hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, actions),
-        )
+        self.log_std = log_std_network(obs_dim, actor.bounds.middle.numel(), hidden)
 
     def sample(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         log_std = self.log_std(obs).clamp(*LOG_STD_RANGE)

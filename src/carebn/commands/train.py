@@ -16,7 +16,7 @@ def run(config: TrainConfig) -> int:
         worked = run.train()
     except InterruptedRun as stop:
         print(stop, file=sys.stderr)
-        return 130
+        return stop.code
     picture = plot_curve(run.directory, run.config.title())
     if not worked:
         print(f"this run is complete: {run.directory}")

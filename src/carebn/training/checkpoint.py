@@ -119,27 +119,39 @@ class CheckpointStore:
             return []
         return sorted(int(path.name) for path in self.directory.iterdir() if path.name.isdigit())
 
+    def newest(self) -> int | None:
+        """The step of the newest checkpoint."""
+        return max(self._steps(), default=None)
+
     def _manifest(self, step: int) -> dict[str, Any]:
+        path = self.directory / f"{step:09d}" / "manifest.json"
         try:
-            manifest: dict[str, Any] = json.loads((self.directory / f"{step:09d}" / "manifest.json").read_bytes())
+            manifest: dict[str, Any] = json.loads(path.read_bytes())
             if manifest["step"] != step or not isinstance(manifest["files"], dict):
-                raise Damaged("its manifest does not belong to it")
+                raise Damaged(f"{path} does not belong to it")
             if not all(Path(name).name == name for name in (*manifest["files"], *manifest["replay"])):
-                raise Damaged("its manifest names files elsewhere")
+                raise Damaged(f"{path} names files elsewhere")
             return manifest
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise error if isinstance(error, Damaged) else Damaged(f"its manifest cannot be read ({error})") from error
+        except OSError as error:
+            raise Damaged(f"{path} cannot be read ({error.strerror})") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise error if isinstance(error, Damaged) else Damaged(f"{path} is not a manifest") from error
 
     def load_latest(self, warn: Callable[[str], None]) -> Loaded | None:
         """The newest checkpoint that is whole; a damaged one is named and passed over. None: there was none at all."""
-        steps = self._steps()
-        for step in reversed(steps):
+        wrong: list[str] = []
+        for step in reversed(self._steps()):
             try:
                 return self._load(step)
             except Damaged as damage:
                 warn(f"the checkpoint at step {step} is damaged: {damage}; falling back to the one before")
-        if steps:
-            raise Damaged("no checkpoint of this run is whole; start it afresh in another directory")
+                wrong.append(str(damage))
+        if wrong:
+            files = ", ".join(dict.fromkeys(wrong))  # a replay file is often what several of them need
+            raise Damaged(
+                f"no checkpoint of this run is whole ({files}); put back what is wrong, or start it afresh in another "
+                f"directory"
+            )
         return None
 
     def _load(self, step: int) -> Loaded:
@@ -152,13 +164,13 @@ class CheckpointStore:
             try:
                 segments.append((int(name.split("-")[0]), safetensors.numpy.load(data)))
             except (SafetensorError, ValueError) as error:
-                raise Damaged(f"{name} cannot be read ({error})") from error
+                raise Damaged(f"{self.replay_directory / name} cannot be read ({error})") from error
             self._digests[name] = digest
         try:
             tensors = safetensors.torch.load(contents["agent.safetensors"])
             state = json.loads(contents["state.json"])
         except (SafetensorError, ValueError, KeyError) as error:
-            raise Damaged(f"its contents cannot be read ({error})") from error
+            raise Damaged(f"the contents of {directory} cannot be read ({error})") from error
         return Loaded(step, tensors, state, segments)
 
     def forget_after(self, step: int) -> None:
@@ -172,7 +184,8 @@ def _verified(path: Path, digest: str) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise Damaged(f"{path.name} is missing") from error
+        reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        raise Damaged(f"{path} {reason}") from error
     if sha256(data) != digest:
-        raise Damaged(f"{path.name} does not match its checksum")
+        raise Damaged(f"{path} does not match its checksum")
     return data

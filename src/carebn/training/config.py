@@ -17,6 +17,29 @@ from carebn.neuron import NEURONS
 from carebn.training.defaults import ALGORITHMS, WHY_NOT, fill, flag
 from carebn.training.methods import find_method
 
+
+def _whole(words: list[str]) -> int:
+    """Also 1_000_000 and 1e6, but not 1.5."""
+    try:
+        return int(words[0])
+    except ValueError:
+        number = float(words[0])
+        if number.is_integer():
+            return int(number)
+        raise
+
+
+Steps = Annotated[
+    int,
+    tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=_whole,
+        is_instance=lambda value: isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    ),
+]
+
 # Options that say where and how a run is carried out, not what it computes.
 OUTSIDE = ("run_dir", "track", "quiet", "measure")
 
@@ -35,7 +58,7 @@ class TrainConfig:
     """lif, clif, dn or dn-authors. Default: the method's, else clif for an actor and lif for a Q-network."""
     seed: int = 0
     """All randomness comes from it: the same seed gives the same files."""
-    total_timesteps: int = 1_025_000
+    total_timesteps: Steps = 1_025_000
     """Environment steps, random warm-up included."""
     threads: int = 1
     """Threads of this run. One is best when several runs share a machine."""
@@ -46,13 +69,13 @@ class TrainConfig:
     import_modules: Annotated[tuple[str, ...], tyro.conf.arg(name="import")] = ()
     """Python modules to import first, which register environments of your own."""
 
-    learning_starts: int | None = None
+    learning_starts: Steps | None = None
     """Steps before learning. More: a broader first impression, a later start. Default: 25,000."""
-    random_steps: int | None = None
+    random_steps: Steps | None = None
     """Uniform random actions at the beginning. Default: until learning starts."""
     update_interval: int | None = None
     """Learn every so many steps, making as many updates at once. Larger: a steadier policy within it. Default: 1."""
-    buffer_size: int = 1_000_000
+    buffer_size: Steps = 1_000_000
     """Transitions kept for replay. Fewer: less memory, and old behaviour is forgotten sooner."""
     batch_size: int | None = None
     """Transitions per update. Larger: smoother gradients and statistics, slower steps. Default: the paper's table."""
@@ -115,15 +138,15 @@ class TrainConfig:
     raw_bytes: bool = False
     """Give byte observations (Atari RAM) to the network as they are, not divided by 255."""
 
-    eval_interval: int = 5_000
+    eval_interval: Steps = 5_000
     """Steps between evaluations, with re-calibration just before each. Smaller: a finer curve, more time spent."""
     eval_episodes: int = 10
     """Noise-free episodes per evaluation, with fixed, distinct seeds. More: less noise in the curve."""
     recalibration_batches: int = 100
     """Replay batches per re-calibration. More: more exact statistics, more time."""
-    checkpoint_interval: int = 5_000
+    checkpoint_interval: Steps = 5_000
     """Steps between checkpoints: what a crash can cost at most."""
-    log_interval: int = 1_000
+    log_interval: Steps = 1_000
     """Steps between logged losses."""
 
     measure: tuple[Literal["wasserstein"], ...] = ()
@@ -272,7 +295,7 @@ class TrainConfig:
         """The command that makes this run, with every option that differs from its default."""
         words = ["carebn", "train"]
         default = TrainConfig(self.env_id, self.algo, self.method, self.neuron).checked()
-        for name, value in self.as_json().items():
+        for name, value in {**self.as_json(), "measure": _plain(self.measure)}.items():
             if name in ("env_id", "algo", "method", "neuron", "seed") or value != _plain(getattr(default, name)):
                 if value is None or (name == "neuron" and value == "none"):
                     continue

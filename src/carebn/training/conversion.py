@@ -17,6 +17,7 @@ from carebn.training.evaluation import play
 from carebn.training.files import as_json, sha256, write_atomically
 from carebn.training.methods import find_method
 from carebn.training.policy import Policy, load, read_config, read_conversion
+from carebn.training.policy_file import write_policy
 
 
 def replay_observations(run_dir: Path) -> NDArray[Any]:
@@ -61,7 +62,7 @@ def convert_run(run_dir: Path, conversion: Conversion) -> tuple[Policy, dict[str
     record = asdict(conversion) | asdict(network.simulation) | {
         "observations": len(observations),
         "delay": float(network.delay),
-        "source": sha256((run_dir / "policy.safetensors").read_bytes()),  # of what was converted
+        "source": sha256(safetensors.torch.save(policy.network.state_dict())),  # of what was converted
     }  # fmt: skip
     return Policy(network, config, policy.obs_dim, policy.obs_dtype), record
 
@@ -83,8 +84,7 @@ def save_converted(policy: Policy, record: dict[str, Any], directory: Path) -> N
         if not config_file.is_file() and directory.is_dir() and any(directory.iterdir()):
             raise ValueError(f"{directory} is not empty and holds no converted policy; choose another --out")
         directory.mkdir(parents=True, exist_ok=True)
-        tensors = {name: tensor.contiguous() for name, tensor in policy.network.state_dict().items()}
-        write_atomically(directory / "policy.safetensors", safetensors.torch.save(tensors))
+        write_policy(directory, policy.network.state_dict())
         write_atomically(config_file, config)  # last: with it the directory becomes a policy
     except OSError as error:
         raise OSError(f"cannot write to {directory} ({error.strerror}); choose another --out") from error

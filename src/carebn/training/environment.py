@@ -1,6 +1,8 @@
 """Environments: made by id, checked once, and every episode started from its own seed."""
 
 import importlib
+import os
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,10 +35,7 @@ class Spaces:
 def make_env(env_id: str, modules: Sequence[str] = (), **options: Any) -> Env:
     """The environment of that id, made with these options; Atari games come with RAM observations."""
     for module in modules:
-        try:
-            importlib.import_module(module)
-        except Exception as error:  # whatever a module of the user's does wrong
-            raise ValueError(f"cannot import module {module!r} (--import): {type(error).__name__}: {error}") from error
+        _import(module)
     if env_id.startswith("ALE/"):
         import ale_py
 
@@ -52,6 +51,20 @@ def make_env(env_id: str, modules: Sequence[str] = (), **options: Any) -> Env:
             return gym.make(env_id, **options)
         except Exception as error:  # registered by anybody, so anything may go wrong
             raise ValueError(f"cannot make environment {env_id!r}: {error}") from error
+
+
+def _import(module: str) -> None:
+    """A module of the user's, also from the current directory, as ``python -m`` does."""
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        importlib.import_module(module)
+    except Exception as error:  # whatever such a module does wrong
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, ModuleNotFoundError) and error.name in (module, module.partition(".")[0]):
+            reason = f"it is not in the current directory {here}, not on PYTHONPATH and not installed"
+        raise ValueError(f"cannot import module {module!r} (--import): {reason}") from error
 
 
 def spaces_of(env: Env, env_id: str) -> Spaces:
@@ -72,8 +85,49 @@ def spaces_of(env: Env, env_id: str) -> Spaces:
     raise ValueError(f"{env_id} has actions {action}; a flat Box or a Discrete space is needed")
 
 
-class NonFiniteError(ValueError):
+class BadStepError(ValueError):
+    """An environment gave what cannot be learnt from: names what and when."""
+
+
+class NonFiniteError(BadStepError):
     """A number that should not be: names what and when."""
+
+
+class EnvironmentFailedError(RuntimeError):
+    """An environment raised; what it raised is the cause."""
+
+
+def reset(env: Env, env_id: str, seed: int) -> NDArray[Any]:
+    """The first observation; a fault of the environment's own keeps its trace."""
+    try:
+        obs, _ = env.reset(seed=seed)
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise EnvironmentFailedError(f"{env_id} raised {type(error).__name__} in reset") from error
+    return _of_its_shape(env, env_id, obs)
+
+
+def step(env: Env, env_id: str, action: Any) -> tuple[NDArray[Any], float, bool, bool]:
+    """Observation, reward, terminated and truncated; a fault of the environment's own keeps its trace."""
+    try:
+        obs, given, terminated, truncated, _ = env.step(action)
+        reward = float(given)
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise EnvironmentFailedError(f"{env_id} raised {type(error).__name__} in step") from error
+    return _of_its_shape(env, env_id, obs), reward, terminated, truncated
+
+
+def _of_its_shape(env: Env, env_id: str, obs: Any) -> NDArray[Any]:
+    array = np.asarray(obs)
+    if array.shape != env.observation_space.shape:
+        raise BadStepError(
+            f"{env_id} gave an observation of shape {array.shape}, and its observation space has the shape "
+            f"{env.observation_space.shape}"
+        )
+    return array
 
 
 def check_step(env_id: str, obs: NDArray[Any], reward: float) -> None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from carebn.training.environment import Env, check_step
+from carebn.training.environment import Env, check_step, reset, step
 
 Act = Callable[[NDArray[Any]], NDArray[Any]]
 # (observations, state) → (actions, state): state has a row per episode, and is None at the start and if there is none
@@ -33,7 +33,7 @@ def evaluate(act: Act, envs: Sequence[Env], env_seeds: Sequence[int], env_id: st
 
 def play(decide: Decide, envs: Sequence[Env], env_seeds: Sequence[int], env_id: str) -> Evaluation:
     """The same by what may carry something from one decision of an episode to the next."""
-    observations = [env.reset(seed=seed)[0] for env, seed in zip(envs, env_seeds, strict=True)]
+    observations = [reset(env, env_id, seed) for env, seed in zip(envs, env_seeds, strict=True)]
     for obs in observations:
         check_step(env_id, obs, 0.0)
     returns, lengths = [0.0] * len(envs), [0] * len(envs)
@@ -43,9 +43,9 @@ def play(decide: Decide, envs: Sequence[Env], env_seeds: Sequence[int], env_id: 
         actions, state = decide(np.stack([observations[i] for i in running]), state)
         going_on = []
         for i, action in zip(running, actions, strict=True):
-            observations[i], reward, terminated, truncated, _ = envs[i].step(action)
-            check_step(env_id, observations[i], float(reward))
-            returns[i] += float(reward)
+            observations[i], reward, terminated, truncated = step(envs[i], env_id, action)
+            check_step(env_id, observations[i], reward)
+            returns[i] += reward
             lengths[i] += 1
             going_on.append(not (terminated or truncated))
         running = [i for i, on in zip(running, going_on, strict=True) if on]

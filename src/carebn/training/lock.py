@@ -16,8 +16,12 @@ class BusyRun(ValueError):  # noqa: N818  # nothing is wrong, only taken
 
 @contextmanager
 def lock(directory: Path) -> Iterator[None]:
-    directory.mkdir(parents=True, exist_ok=True)
-    with open(directory / LOCK_FILE, "ab") as file:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = open(directory / LOCK_FILE, "ab")  # noqa: SIM115  # closed below
+    except OSError as error:
+        raise ValueError(f"cannot write to {directory} ({error.strerror}); choose another --run-dir") from error
+    with file:
         for _ in range(ATTEMPTS):
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,8 +2,11 @@
 
 import json
 import math
+import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -11,24 +14,31 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import save
 
 from carebn.algorithm import ReplayBuffer
 from carebn.training import seeds
 from carebn.training.build import make_agent
 from carebn.training.checkpoint import CheckpointStore
 from carebn.training.config import TrainConfig
-from carebn.training.environment import NonFiniteError, check_step, make_env, spaces_of
+from carebn.training.environment import (
+    BadStepError,
+    EnvironmentFailedError,
+    NonFiniteError,
+    check_step,
+    make_env,
+    reset,
+    spaces_of,
+    step,
+)
 from carebn.training.evaluation import Evaluation, evaluate
 from carebn.training.files import as_json, write_atomically
 from carebn.training.lock import LOCK_FILE, lock
 from carebn.training.measurements import WassersteinLog
+from carebn.training.policy_file import write_policy
 from carebn.training.progress import ProgressDisplay
 from carebn.training.record import LineFile, Row, read_rows, write_tensorboard
-from carebn.training.track import Tracker
+from carebn.training.track import Tracker, require_wandb
 from carebn.training.versions import fingerprint
-
-KEPT = "the last checkpoint is kept"
 
 
 def _may_precede(name: str) -> bool:
@@ -36,8 +46,27 @@ def _may_precede(name: str) -> bool:
     return name == LOCK_FILE or name.endswith(".part")
 
 
+def _doubts(config: TrainConfig) -> list[str]:
+    """What can be meant, but seldom is."""
+    doubts = []
+    assert config.learning_starts is not None
+    if config.learning_starts >= config.total_timesteps:
+        doubts.append(
+            f"this run never learns: --learning-starts {config.learning_starts:,} is not below --total-timesteps "
+            f"{config.total_timesteps:,}"
+        )
+    cores = len(os.sched_getaffinity(0))
+    if config.threads > cores:
+        doubts.append(f"--threads {config.threads} is more than the {cores} cores available, which slows the run down")
+    return doubts
+
+
 class InterruptedRun(Exception):  # noqa: N818  # not an error: somebody wanted it to stop
-    """The run was asked to stop, and has saved itself."""
+    """The run was asked to stop by a signal, and has saved itself."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.code = 128 + number  # as a shell reports it
 
 
 class Run:
@@ -69,9 +98,9 @@ class Run:
         self.losses: dict[str, float] = {}
         self.best: float | None = None
         self.obs: NDArray[Any] = np.empty(0)
-        self.stop_asked = False
+        self.stop_asked: int | None = None  # the signal that did
         self.spent = {"evaluation": 0.0, "recalibration": 0.0, "checkpoint": 0.0}
-        self.warnings: list[str] = []
+        self.warnings = _doubts(config)
         self.tracker: Tracker | None = None
         self.wasserstein: WassersteinLog | None = None
 
@@ -92,13 +121,19 @@ class Run:
             missing = ours.keys() - theirs.keys()
             known = {k: v for k, v in theirs.items() if k in ours}
             theirs |= {k: v for k, v in TrainConfig.from_json(known).checked().as_json().items() if k in missing}
-            different = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))
+            # In the order of the options, which begins with the most important ones.
+            different = [
+                f"{k} is {theirs.get(k)!r} there and {ours.get(k)!r} here"
+                for k in ours | theirs
+                if ours.get(k) != theirs.get(k)
+            ]
             if different:
-                k = different[0]
                 raise ValueError(
-                    f"{self.directory} holds a run with another configuration: {k} is {theirs.get(k)!r} there and "
-                    f"{ours.get(k)!r} here; choose another --run-dir"
+                    f"{self.directory} holds a run with another configuration: {', '.join(different)}; choose another "
+                    f"--run-dir"
                 )
+        elif self.directory.exists() and not self.directory.is_dir():
+            raise ValueError(f"{self.directory} is a file, not a directory; choose another --run-dir")
         elif self.directory.exists() and any(not _may_precede(path.name) for path in self.directory.iterdir()):
             raise ValueError(f"{self.directory} is not empty and not a run; choose another --run-dir")
 
@@ -148,15 +183,17 @@ class Run:
         return self.step < self.config.total_timesteps
 
     def _begin_episode(self) -> None:
-        obs, _ = self.env.reset(seed=seeds.number(self.config.seed, seeds.EPISODES, self.episode))
-        self.obs = self._checked_obs(obs, 0.0, self.step)
+        with self._dated("at", self.step):
+            obs = reset(self.env, self.config.env_id, seeds.number(self.config.seed, seeds.EPISODES, self.episode))
+            self.obs = self._checked_obs(obs, 0.0)
 
     def _replay_episode(self) -> None:
         """Bring the environment to where the checkpoint left it: the same start, the same actions."""
         self._begin_episode()
         for action in self.episode_actions:
-            obs, *_ = self.env.step(action)
-            self.obs = self._checked_obs(obs, 0.0, self.step)
+            with self._dated("at", self.step):
+                obs, *_ = step(self.env, self.config.env_id, action)
+                self.obs = self._checked_obs(obs, 0.0)
         last = self.replay.rows(max(0, self.replay.added - 1), self.replay.added)["next_obs"]
         if self.episode_actions and not np.array_equal(self.obs, last[-1]):
             self.warnings.append(
@@ -169,6 +206,8 @@ class Run:
     def train(self) -> bool:
         """Returns whether anything was left to do. Refuses a directory that another process is training in."""
         self._check_directory()
+        if self.config.track:
+            require_wandb()  # before anything is made
         with lock(self.directory):
             return self._open() and self._train()
 
@@ -176,11 +215,14 @@ class Run:
         config = self.config
         if config.track:
             self.tracker = Tracker(self.directory.name, config.as_json())
-        before = signal.signal(signal.SIGINT, self._ask_to_stop)
+        # Slurm and Docker send SIGTERM.
+        before = {number: signal.signal(number, self._ask_to_stop) for number in (signal.SIGINT, signal.SIGTERM)}
         began, first = time.monotonic(), self.step
         try:
             with ProgressDisplay(config.total_timesteps, self.step, config.quiet) as display:
                 display.best = self.best
+                if self.step:
+                    display.resumed()
                 for text in self.warnings:
                     display.say(f"warning: {text}")
                 while self.step < config.total_timesteps:
@@ -198,14 +240,16 @@ class Run:
                     if due or self.stop_asked or self.step % config.checkpoint_interval == 0:
                         self._checkpoint()
                     if self.stop_asked and not due:
-                        raise InterruptedRun(f"stopped at step {self.step:,}; the same command resumes it")
+                        text = f"stopped at step {self.step:,}; the same command resumes it"
+                        raise InterruptedRun(text, self.stop_asked)
             return True
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
             self.close()
 
     def _ask_to_stop(self, signum: int, frame: FrameType | None) -> None:
-        self.stop_asked = True
+        self.stop_asked = signum
 
     def _one_step(self) -> None:
         config, spaces = self.config, self.spaces
@@ -221,10 +265,10 @@ class Run:
         else:
             action = self.agent.act(self.obs[None], self.streams["explore"])[0]
             if not np.isfinite(action).all():
-                raise NonFiniteError(f"the actor's action became NaN at step {self.step + 1:,}; {KEPT}")
-        next_obs, reward, terminated, truncated, _ = self.env.step(action)
-        reward = float(reward)
-        next_obs = self._checked_obs(next_obs, reward, self.step + 1)
+                raise NonFiniteError(f"the actor's action became NaN at step {self.step + 1:,}; {self._kept()}")
+        with self._dated("at", self.step + 1):
+            given, reward, terminated, truncated = step(self.env, config.env_id, action)
+            next_obs = self._checked_obs(given, reward)
         self.replay.add(self.obs, action, reward, next_obs, terminated)
         self.episode_actions.append(action)
         self.obs = next_obs
@@ -238,7 +282,7 @@ class Run:
                 }
             for name, loss in self.losses.items():
                 if not math.isfinite(loss):
-                    raise NonFiniteError(f"{name} became {loss} at step {self.step:,}; {KEPT}")
+                    raise NonFiniteError(f"{name} became {loss} at step {self.step:,}; {self._kept()}")
             if self.step % config.log_interval == 0:
                 self._record(self.metrics, {"step": self.step, **dict(sorted(self.losses.items()))})
         if terminated or truncated:
@@ -260,29 +304,41 @@ class Run:
         with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused as such
             return np.array(obs, dtype=self.spaces.obs_dtype)
 
-    def _checked_obs(self, obs: NDArray[Any], reward: float, step: int) -> NDArray[Any]:
+    def _checked_obs(self, obs: NDArray[Any], reward: float) -> NDArray[Any]:
         """A copy in the type that is stored, because an environment may use its array again."""
         obs = self._stored(obs)
-        try:
-            check_step(self.config.env_id, obs, reward)
-        except NonFiniteError as error:
-            raise NonFiniteError(f"{error} at step {step:,}; {KEPT}") from None
+        check_step(self.config.env_id, obs, reward)
         return obs
+
+    @contextmanager
+    def _dated(self, where: str, step: int) -> Iterator[None]:
+        """What an environment does wrong inside is told with the step, and with what is left of the run."""
+        try:
+            yield
+        except BadStepError as error:
+            raise type(error)(f"{error} {where} step {step:,}; {self._kept()}") from None
+        except EnvironmentFailedError as error:
+            text = f"{error} {where} step {step:,}; {self._kept()}"
+            raise EnvironmentFailedError(text) from error.__cause__
+
+    def _kept(self) -> str:
+        newest = self.store.newest()
+        if newest is None:
+            return "there is no checkpoint yet, so the same command begins anew"
+        return f"the last checkpoint is kept, and the same command resumes from it (step {newest:,})"
 
     def _evaluate(self) -> Evaluation:
         before = self._distances()
         t0 = time.monotonic()
         recalibrated = self.agent.recalibrate(self.replay, self.streams["recalibrate"])
         t1 = time.monotonic()
-        try:
+        with self._dated("in the evaluation at", self.step):
             result = evaluate(
                 lambda obs: self.agent.act(self._stored(obs), None),
                 self.eval_envs,
                 self.eval_seeds,
                 self.config.env_id,
             )
-        except NonFiniteError as error:
-            raise NonFiniteError(f"{error} in the evaluation at step {self.step:,}; {KEPT}") from None
         t2 = time.monotonic()
         self.spent["recalibration"] += t1 - t0
         self.spent["evaluation"] += t2 - t1
@@ -306,7 +362,7 @@ class Run:
         tensors = self.agent.state_dict()
         for name, tensor in tensors.items():
             if not torch.isfinite(tensor).all():
-                raise NonFiniteError(f"{name} holds NaN or infinity at step {self.step:,}; {KEPT}")
+                raise NonFiniteError(f"{name} holds NaN or infinity at step {self.step:,}; {self._kept()}")
         tensors["episode_actions"] = torch.from_numpy(np.array(self.episode_actions))
         state = {
             "streams": self.streams.state(),
@@ -331,8 +387,11 @@ class Run:
 
     def _write_derived(self) -> None:
         """What follows from the state of the run: the policy, and TensorBoard's view of the metrics."""
-        policy = {k: v.detach().cpu().contiguous() for k, v in self.agent.policy.state_dict().items()}
-        write_atomically(self.directory / "policy.safetensors", save(policy))
+        policy = self.agent.policy.state_dict()
+        if self.config.algo == "sac":  # what sampling needs besides
+            own = self.agent.state_dict()
+            policy |= {k.removeprefix("gaussian."): v for k, v in own.items() if k.startswith("gaussian.log_std.")}
+        write_policy(self.directory, policy)
         write_tensorboard(read_rows(self.metrics.path), self.directory / "tensorboard")
 
     def close(self) -> None:

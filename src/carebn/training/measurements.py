@@ -1,5 +1,5 @@
 """Measurements taken while a run goes on. They draw from random streams of their own and leave the run as it is:
-all other files of the run are the same with and without them."""
+all other files of the run are the same with and without them (command.txt excepted, which asks for them)."""
 
 import json
 from pathlib import Path

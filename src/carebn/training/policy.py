@@ -5,18 +5,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from carebn.algorithm.base import normal
+from carebn.algorithm.sac import LOG_STD_RANGE, log_std_network
+from carebn.network import ANNActor, SpikingActor
 from carebn.network.converted import Converted, Simulation, shaped_like
 from carebn.network.inference import FastActor
 from carebn.network.randomness import is_random, seed_of, seeded
 from carebn.training.build import make_policy
 from carebn.training.config import TrainConfig
 from carebn.training.environment import make_env, spaces_of
+from carebn.training.policy_file import NAME, read_policy
 
 
 class Policy:
@@ -27,13 +29,29 @@ class Policy:
     ``episode_start`` begins anew.
     """
 
-    def __init__(self, network: nn.Module, config: TrainConfig, obs_dim: int, obs_dtype: Any) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        config: TrainConfig,
+        obs_dim: int,
+        obs_dtype: Any,
+        log_std: nn.Module | None = None,
+    ) -> None:
         self.network = network.eval().requires_grad_(False)
         self._fast = FastActor(network) if FastActor.suits(network) else None
         self._random = is_random(network)
         self.config = config
         self.obs_dim = obs_dim
         self.obs_dtype = obs_dtype
+        self._log_std = None if log_std is None else log_std.eval().requires_grad_(False)
+        self._rng = np.random.default_rng()
+
+    def __repr__(self) -> str:
+        return f"<carebn policy: {self.title()}; observations of size {self.obs_dim}>"
+
+    def seed(self, seed: int) -> None:
+        """Actions that are sampled (``deterministic=False``) follow from it."""
+        self._rng = np.random.default_rng(seed)
 
     def title(self) -> str:
         """For people: what learnt where, and what became of it."""
@@ -54,11 +72,18 @@ class Policy:
         episode_start: NDArray[np.bool_] | bool | None = None,
         deterministic: bool = True,
     ) -> tuple[NDArray[Any], NDArray[Any] | None]:
-        """For one observation or a batch of them, with a row of state each. Trained policies are deterministic."""
+        """For one observation or a batch of them, with a row of state each.
+
+        ``deterministic=False`` samples from the Gaussian of a policy trained by sac, from the generator that ``seed``
+        starts. What td3, ddpg and dqn train is deterministic and stays so, as does a converted policy.
+        """
         obs = self.checked(observation)
         batch = obs.reshape(-1, self.obs_dim)
-        if self._fast is not None:
-            action: NDArray[Any] = self._fast(batch)
+        if not deterministic and self.config.algo == "sac" and not isinstance(self.network, Converted):
+            action: NDArray[Any] = self._sample(batch)
+            state = None
+        elif self._fast is not None:
+            action = self._fast(batch)
             state = None
         elif self._random:
             action, state = self._each_by_itself(batch), None
@@ -103,6 +128,28 @@ class Policy:
                 out = self.network(obs)
         return self.choose(out), None if kept is None else kept.numpy()
 
+    def _sample(self, batch: NDArray[Any]) -> NDArray[Any]:
+        """u = potential + σ·noise, squashed into the bounds; σ sees z-scores where the encoder does."""
+        if self._log_std is None:
+            raise ValueError(
+                "this policy was saved without the spread of its actions, so none can be sampled; running the same "
+                "carebn train command again adds it"
+            )
+        assert isinstance(self.network, SpikingActor | ANNActor)
+        zscore = self.network.encoder.zscore if isinstance(self.network, SpikingActor) else None
+        with torch.no_grad():
+            obs = torch.from_numpy(batch).float()
+            if self._random:
+                potential = obs.new_empty(len(batch), self.network.bounds.middle.numel())
+                for i, row in enumerate(batch):
+                    with seeded(seed_of(row)):
+                        potential[i] = self.network.potential(obs[i : i + 1])[0]
+            else:
+                potential = self.network.potential(obs)
+            std = self._log_std(obs if zscore is None else zscore(obs)).clamp(*LOG_STD_RANGE).exp()
+            action: NDArray[Any] = self.network.bounds(potential + std * normal(self._rng, std)).numpy()
+        return action
+
     def _each_by_itself(self, batch: NDArray[Any]) -> NDArray[Any]:
         """Random spikes drawn from the observation, so that an action depends on nothing else."""
         actions = []
@@ -130,6 +177,10 @@ def _read(run_dir: Path | str) -> tuple[TrainConfig, dict[str, Any] | None]:
         return TrainConfig.from_json(data).checked(), conversion
     except FileNotFoundError:
         raise ValueError(f"{run_dir} is not a run directory: it has no config.json") from None
+    except NotADirectoryError:
+        raise ValueError(f"{run_dir} is not a run directory: it is a file") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror})") from error
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
 
@@ -149,20 +200,26 @@ def _simulation(record: Any, path: Path) -> Simulation:
 def load(run_dir: Path | str) -> Policy:
     """The policy of a run as of its last checkpoint, or a converted one. Nothing in the directory is executed."""
     config, conversion = _read(run_dir)
-    path = Path(run_dir) / "policy.safetensors"
+    path = Path(run_dir) / NAME
+    command = "train" if conversion is None else "convert"
+    remedy = f"running the same carebn {command} command again restores it"
     env = make_env(config.env_id, config.import_modules)
     spaces = spaces_of(env, config.env_id)
     env.close()
     network = make_policy(config, spaces)
     if conversion is not None:
         network = shaped_like(network, _simulation(conversion, Path(run_dir) / "config.json"))
+    tensors = read_policy(Path(run_dir), remedy)
+    spread = {name: tensors.pop(name) for name in list(tensors) if name.startswith("log_std.")}
+    log_std = None
     try:
-        network.load_state_dict(safetensors.torch.load_file(path))
-    except FileNotFoundError:
-        raise ValueError(f"{run_dir} has no policy yet: it was stopped before its first checkpoint") from None
-    except (SafetensorError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"{path} does not hold this run's policy: {reason}") from error
-    if not all(torch.isfinite(tensor).all() for tensor in network.state_dict().values()):
+        network.load_state_dict(tensors)
+        if spread:
+            log_std = log_std_network(spaces.obs_dim, *spaces.action_shape)
+            log_std.load_state_dict({name.removeprefix("log_std."): tensor for name, tensor in spread.items()})
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0].rstrip(":")
+        raise ValueError(f"{path} does not hold this run's policy: {reason}; {remedy}") from error
+    if not all(torch.isfinite(tensor).all() for tensor in (*network.state_dict().values(), *spread.values())):
         raise ValueError(f"{path} holds NaN or infinity")
-    return Policy(network, config, spaces.obs_dim, spaces.obs_dtype)
+    return Policy(network, config, spaces.obs_dim, spaces.obs_dtype, log_std)

@@ -42,6 +42,9 @@ class ProgressDisplay:
         if self._live is not None:
             self._live.stop()
 
+    def resumed(self) -> None:
+        self.say(f"resuming from step {self.start:,}")
+
     @property
     def speed(self) -> float:
         return (self.step - self.start) / max(time.monotonic() - self._began, 1e-9)
@@ -66,4 +69,4 @@ class ProgressDisplay:
         self.say(f"step {step:,}: return {mean:.1f} ± {std:.1f}, best {self.best:.1f}")
 
     def say(self, text: str) -> None:
-        self.console.print(text, highlight=False)
+        self.console.print(text, highlight=False, soft_wrap=True)  # one sentence, one line

@@ -1,20 +1,26 @@
 """Optional copy of a run's figures to Weights & Biases, for people who follow their runs there."""
 
+from importlib import import_module
 from typing import Any
 
 from carebn.training.record import Row
+
+
+def require_wandb() -> Any:
+    """The package, or one sentence about how to get it."""
+    try:
+        return import_module("wandb")
+    except ImportError as error:
+        raise ValueError(
+            "--track needs the package wandb, which is not installed; run: pip install 'carebn[wandb]'"
+        ) from error
 
 
 class Tracker:
     """What the run writes down is also sent; the run itself does not depend on it."""
 
     def __init__(self, name: str, configuration: dict[str, Any]) -> None:
-        try:
-            import wandb
-        except ImportError as error:
-            raise ValueError(
-                "--track needs the package wandb, which is not installed; run: pip install 'carebn[wandb]'"
-            ) from error
+        wandb = require_wandb()
         # The same name after an interruption continues the same page there.
         try:
             self._run = wandb.init(project="carebn", id=name, name=name, config=configuration, resume="allow")

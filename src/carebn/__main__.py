@@ -1,0 +1,5 @@
+"""``python -m carebn``: the command line."""
+
+from carebn.cli import main
+
+main()

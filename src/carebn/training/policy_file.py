@@ -1,0 +1,57 @@
+"""``policy.safetensors``: the tensors of a policy, and a checksum of them in the file's own metadata."""
+
+import hashlib
+import warnings
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from carebn.errors import CarebnWarning
+from carebn.training.files import write_atomically
+
+NAME = "policy.safetensors"
+CHECKSUM = "sha256"  # the only entry of the metadata: with more, their order in the file would not be fixed
+
+
+class NoChecksum(CarebnWarning):
+    """A policy written by an earlier version."""
+
+
+def digest(tensors: dict[str, Tensor]) -> str:
+    """SHA-256 over names, types, shapes and bytes, whatever the order and the layout of the file."""
+    sha = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        values = tensor.detach().cpu().contiguous()
+        sha.update(f"{name} {values.dtype} {list(values.shape)}\n".encode())
+        sha.update(values.reshape(-1).view(torch.uint8).numpy().data)
+    return sha.hexdigest()
+
+
+def write_policy(directory: Path, tensors: dict[str, Tensor]) -> None:
+    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomically(directory / NAME, safetensors.torch.save(whole, metadata={CHECKSUM: digest(whole)}))
+
+
+def read_policy(directory: Path, remedy: str) -> dict[str, Tensor]:
+    """The tensors, as they were written; ``remedy`` is what to do if they are not."""
+    path = directory / NAME
+    try:
+        with safe_open(path, framework="pt") as file:
+            expected = (file.metadata() or {}).get(CHECKSUM)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no mapping
+    except FileNotFoundError:
+        raise ValueError(f"{directory} has no policy yet: it was stopped before its first checkpoint") from None
+    except SafetensorError as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{path} does not hold this run's policy: {reason}; {remedy}") from error
+    if expected is not None and digest(tensors) != expected:
+        raise ValueError(f"{path} is damaged: its contents do not match their checksum; {remedy}")
+    if expected is None:
+        text = (
+            f"{path} has no checksum, so damage to it would not be noticed; {remedy.replace('restores it', 'adds one')}"
+        )
+        warnings.warn(text, NoChecksum, stacklevel=3)
+    return tensors
