@@ -3,9 +3,10 @@
     fire                neuron(x)
     scale_and_fire      neuron(z·scale + shift)
     normalise_and_fire  the same with scale and shift taken from the batch, gradients through its statistics included
-    normalised_layer    the product in front of that as well, for plain batch-norm maps: the path of a training actor
+    normalised_layer    the product in front of that as well, for plain batch-norm maps
 
-Each has a pure-torch twin with the same result, which serves every other device, dtype and transformation.
+``stack`` does all layers of an actor at once, where it can. Each has a pure-torch twin with the same result, which
+serves every other device, dtype and transformation.
 Scan tables are written out in the order in which ``scan`` and ``vectors`` read them.
 """
 

@@ -38,6 +38,7 @@ class Outcome(NamedTuple):
 
 def train_cell(order: Order, on_start: Callable[[subprocess.Popen[bytes]], None] = lambda process: None) -> Outcome:
     """Train in a fresh process, whose thread pools have the size of the run's. An interruption is passed on to it."""
+    _hear_interruptions()
     threads = str(order.config.get("threads", 1))
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
@@ -68,6 +69,13 @@ def train_cell(order: Order, on_start: Callable[[subprocess.Popen[bytes]], None]
             how = f"killed by {signal.Signals(-process.returncode).name}"
         return Outcome("died", how)
     return Outcome(state, lines[-1] if lines and state == "failed" else "")
+
+
+def _hear_interruptions() -> None:
+    """A shell that starts a program in the background has it ignore SIGINT, which whatever it starts inherits. A
+    worker of Ray or Slurm is sent the signal on purpose."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:
