@@ -301,7 +301,7 @@ def main() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 120)
     rounds = 6 if options.quick else 20
     results: dict[str, Any] = {"versions": versions()}
     table = Table(title="Training, one environment step: act, step, store, update")
