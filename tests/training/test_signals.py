@@ -17,9 +17,15 @@ SLOW = shlex.split(
 )
 
 
+def as_from_a_terminal() -> None:
+    """Tests may run in the background of a shell, which has them, and what they start, ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(*words: str, cwd: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "carebn", *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=cwd, preexec_fn=as_from_a_terminal)
 
 
 def send(process: subprocess.Popen[str], number: int, when: Callable[[], bool]) -> tuple[int, str]:
@@ -27,7 +33,10 @@ def send(process: subprocess.Popen[str], number: int, when: Callable[[], bool]) 
     while not when() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
     process.send_signal(number)
-    _, said = process.communicate(timeout=120)
+    try:
+        _, said = process.communicate(timeout=120)
+    finally:
+        process.kill()
     return process.returncode, said
 
 
