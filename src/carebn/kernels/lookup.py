@@ -45,6 +45,13 @@ def transpose(source: Any, out: Any) -> None:
 
 
 @njit
+def slab_of(s: int, slabs: int, vectors: int) -> tuple[int, int]:
+    """The first vector of slab s, and how many it has, of so many slabs."""
+    first = vectors * s // slabs
+    return first, vectors * (s + 1) // slabs - first
+
+
+@njit
 def _weights_by_input(weight: Any, wide: Any, mine: Any) -> None:
     """wide[k] = weight[:, k] for these inputs k, with zeros where there is no such input or no such output."""
     outputs, inputs = weight.shape
@@ -111,8 +118,7 @@ def product(table: int, at: int, one: Any) -> None:
     nothing = rows_of_wide - 1
     slabs = (vectors + WIDEST - 1) // WIDEST
     for s in range(slabs):
-        v0 = vectors * s // slabs
-        width = vectors * (s + 1) // slabs - v0
+        v0, width = slab_of(s, slabs, vectors)
         for g0 in range(0, padded, AT_ONCE):  # outside the loop over samples, so that the tables stay in the cache
             for i in range(AT_ONCE):
                 g = g0 + i
@@ -196,8 +202,7 @@ def weight_gradient(table: int, at: int, one: Any) -> None:
     total = aligned(inputs * WIDEST * LANES, one)
     for block in my_blocks(table):
         for s in range(block, slabs, BLOCKS):
-            v0 = vectors * s // slabs
-            width = vectors * (s + 1) // slabs - v0
+            v0, width = slab_of(s, slabs, vectors)
             by_input = total[: inputs * width * LANES].reshape((inputs, width * LANES))
             gradient_of_slab(samples, inputs, columns, v0, width, grad_, codes_, scratch, by_input, silence.ctypes.data)
             n0, n1 = v0 * LANES, min((v0 + width) * LANES, outputs)

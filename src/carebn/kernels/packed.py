@@ -16,7 +16,7 @@ import numpy as np
 from carebn.kernels import packed_lanes, vectors
 from carebn.kernels.jit import njit
 from carebn.kernels.lanes import AT_ONCE, BITS, ENTRIES, LANES, ROW, WIDEST, fill_table
-from carebn.kernels.lookup import aligned, gradient_of_slab, transpose
+from carebn.kernels.lookup import aligned, gradient_of_slab, slab_of, transpose
 from carebn.kernels.pool import BLOCKS, i_am_first, my_blocks, my_number, read_table, wait_for_all
 from carebn.kernels.scan import array_at, rows_of
 
@@ -76,8 +76,7 @@ def layer(table: int, at: int, one: Any) -> None:
     start = np.empty(WIDEST * LANES, weight.dtype)
     for block in my_blocks(table):
         for s in range(block, slabs, BLOCKS):
-            v0 = whole * s // slabs
-            width = whole * (s + 1) // slabs - v0
+            v0, width = slab_of(s, slabs, whole)
             n0, end = v0 * LANES, (v0 + width) * LANES
             n1 = min(end, outputs)
             slab_ = z_ + (v0 if keep else my_number(table) * WIDEST) * ROW * rows
@@ -184,8 +183,7 @@ def layer_backward(table: int, at: int, one: Any) -> None:
     potentials = aligned(steps * LANES, one)
     for block in my_blocks(table):
         for s in range(block, slabs, BLOCKS):
-            v0 = whole * s // slabs
-            width = whole * (s + 1) // slabs - v0
+            v0, width = slab_of(s, slabs, whole)
             n0, end = v0 * LANES, (v0 + width) * LANES
             n1 = min(end, outputs)
             slab_ = z_ + v0 * ROW * rows
