@@ -8,22 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from carebn.kernels.jit import float64, njit
+from carebn.kernels.jit import njit
+from carebn.kernels.lanes import dot
 from carebn.kernels.pool import BLOCKS, my_blocks, read_table
 from carebn.kernels.scan import array_at, dn_row, lif_row
 
 TANH, RAW = 0, 1
 NO_NORM, PLAIN_NORM, GIVEN_MAP = 0, 1, 2
 HEAD, PER_LAYER = 15, 11  # table entries
-
-
-@njit(fastmath=True)
-def _dot(a: Any, b: Any) -> Any:
-    """The order of the sum is left to the compiler: it makes the difference between one product a cycle and sixteen."""
-    total = a[0] * b[0]
-    for i in range(1, a.size):
-        total += a[i] * b[i]
-    return total
 
 
 @njit
@@ -61,11 +53,10 @@ def _scale_shift(mode: int, layer: Any, scale: Any, shift: Any, one: Any) -> Non
         bias = array_at(b_, (size,), one)
         mean = array_at(c_, (size,), one)
         var = array_at(d_, (size,), one)
-        eps = array_at(eps_, (1,), float64(0))[0]
+        eps = array_at(eps_, (1,), one)[0]
         for f in range(size):
-            s = float64(weight[f]) / np.sqrt(float64(var[f]) + eps)
-            scale[0, f] = s
-            shift[0, f] = float64(bias[f]) - float64(mean[f]) * s
+            scale[0, f] = weight[f] * (one / np.sqrt(var[f] + eps))
+            shift[0, f] = bias[f] - mean[f] * scale[0, f]
 
 
 @njit
@@ -79,9 +70,8 @@ def _layer(
     bias = array_at(bias_, (size,), one)
     steps = x.shape[0]
     for f in range(size):
-        row = weight[f]
         for t in range(steps):
-            z[t, f] = _dot(row, x[t, :inputs]) + bias[f]
+            z[t, f] = dot(weight[f].ctypes.data, x[t].ctypes.data, inputs) + bias[f]
     state[:, :size] = zero
     for t in range(steps):
         ts = t if map_steps > 1 else 0

@@ -125,6 +125,38 @@ def fill_table(typingctx: Any, table: Any, a: Any, b: Any, c: Any, d: Any, vecto
     return inlined(6, _write_table)(typingctx)
 
 
+_PARTS = 32  # partial sums of a dot product; fixed, so that its rounding does not depend on the processor's vectors
+_PARTIAL = ir.VectorType(ir.FloatType(), _PARTS)
+
+
+def _write_dot(builder: Any, a: Any, b: Any, count: Any) -> Any:
+    total = cgutils.alloca_once_value(builder, ir.Constant(_PARTIAL, [0.0] * _PARTS))  # type: ignore[no-untyped-call]
+    passes = builder.sdiv(count, number(_PARTS))
+    with cgutils.for_range(builder, passes) as loop:
+        shift = builder.mul(loop.index, number(4 * _PARTS))
+        x, y = (load(builder, builder.add(row, shift), _PARTIAL) for row in (a, b))
+        builder.store(builder.fadd(builder.load(total), builder.fmul(x, y)), total)
+    parts, width = builder.load(total), _PARTS
+    while width > 1:  # the upper half is added to the lower one
+        width //= 2
+        halves = [ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(i, i + width))) for i in (0, width)]
+        low, high = (builder.shuffle_vector(parts, ir.Constant(parts.type, ir.Undefined), half) for half in halves)
+        parts = builder.fadd(low, high)
+    result = cgutils.alloca_once_value(builder, builder.extract_element(parts, ir.Constant(ir.IntType(32), 0)))  # type: ignore[no-untyped-call]
+    done = builder.mul(passes, number(_PARTS))
+    with cgutils.for_range(builder, builder.sub(count, done)) as loop:
+        shift = builder.mul(builder.add(done, loop.index), number(4))
+        x, y = (load(builder, builder.add(row, shift), ir.FloatType()) for row in (a, b))
+        builder.store(builder.fadd(builder.load(result), builder.fmul(x, y)), result)
+    return builder.load(result)
+
+
+@intrinsic
+def dot(typingctx: Any, a: Any, b: Any, count: Any) -> Any:
+    """Σ a[i]·b[i] of so many floats, in one fixed order."""
+    return inlined(3, _write_dot, types.float32)(typingctx)
+
+
 def _write_codes(builder: Any, a: Any, b: Any, c: Any, d: Any, codes: Any, count: Any) -> Any:
     odd = cgutils.alloca_once_value(builder, _everywhere(0))  # type: ignore[no-untyped-call]
     passes = builder.sdiv(builder.add(count, number(LANES - 1)), number(LANES))

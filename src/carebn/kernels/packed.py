@@ -204,8 +204,11 @@ def layer_backward(table: int, at: int, one: Any) -> None:
                             shift_ + here, center_ + here, constants_, grad_ + here, columns * 4, grad_time,
                             potentials.ctypes.data, grad_z_ + here, columns * 4, sum_, sum_ + BLOCKS * columns * 4,
                         )  # fmt: skip
-            vectors.pull_back(table, at + LAYER_BACKWARD, n0, n1, one)
-            for n in range(n0 if not normalised else n1, end):
+            if normalised:
+                vectors.pull_back(table, at + LAYER_BACKWARD, n0, n1, one)
+            else:
+                vectors.pull_back_plainly(table, at + LAYER_BACKWARD, n0, n1, one)
+            for n in range(n1, end):
                 constant[n] = 0
                 slope[n] = 0
             for v in range(width):

@@ -142,6 +142,23 @@ def pull_back(table: int, at: int, first: int, last: int, one: Any) -> None:
 
 
 @njit
+def pull_back_plainly(table: int, at: int, first: int, last: int, one: Any) -> None:
+    """The same where there is no normaliser: the bias has a gradient, and no statistics carry any."""
+    features, _, sums_, _, _, _, _, grad_bias_, constant_, slope_ = read_table(table, at, 10)
+    sums = array_at(sums_, (2, BLOCKS, features), one)
+    grad_bias = array_at(grad_bias_, (features,), one)
+    constant = array_at(constant_, (features,), one)
+    slope = array_at(slope_, (features,), one)
+    for f in range(first, last):
+        total = 0.0
+        for block in range(BLOCKS):
+            total += float64(sums[0, block, f])
+        grad_bias[f] = total
+        constant[f] = 0
+        slope[f] = 0
+
+
+@njit
 def moving_map(table: int, at: int, moving_at: int, first: int, last: int, one: Any) -> None:
     """Scale and shift from the moving statistics, with the entries of ``statistics`` and ``update_moving``.
 

@@ -62,7 +62,7 @@ class FastActor:
         self._obs_dim, self._steps = encoder.obs_dim, encoder.time_steps
         self._constants = torch.tensor((*spec.constants, *[0.0] * (6 - len(spec.constants))))
         self._encoder_constants = torch.tensor((encoder.threshold, encoder.subtract))
-        self._eps = torch.tensor([getattr(layer.norm, "eps", 0.0) for layer in layers], dtype=torch.float64)
+        self._eps = torch.tensor([getattr(layer.norm, "eps", 0.0) for layer in layers])
         squash = TANH if encoder.observation == "tanh" else RAW
         widest = max(encoder.out_features, *(layer.linear.out_features for layer in layers))
         # the batch goes between these two, the observations and counts behind
