@@ -64,7 +64,6 @@ def test_acting_changes_nothing(algo, kind):
 def test_acting_changes_nothing_without_the_fast_path(algo):
     """In float64 the actor itself acts, in the middle of training."""
     agent = make_agent(algo, dtype=torch.float64)
-    assert agent._fast is None
     agent.update(make_replay(algo, kind=DoubleReplay), np.random.default_rng(6))
     before, mode = snapshot(agent), modes(agent)
     obs = torch.from_numpy(some_obs(algo)).double()

@@ -7,6 +7,7 @@ import pytest
 import torch
 from agent_cases import HIGH, LOW, make_actor, make_agent, make_replay
 
+from carebn import router
 from carebn.kernels import pure
 from carebn.network.inference import FastActor
 from carebn.neuron import NEURONS, make_neuron
@@ -238,13 +239,17 @@ def test_a_row_does_not_depend_on_its_batch():
     assert np.array_equal(together, np.concatenate([fast(obs[i : i + 1]) for i in range(40)]))
 
 
-def test_suits_what_it_can_do():
-    assert FastActor.suits(make_actor())
+def compiled(actor):
+    return not isinstance(router.plan_acting(actor), str)
+
+
+def test_which_actors_act_compiled():
+    assert compiled(make_actor())
     for options in ({"coding": "poisson"}, {"coding": "analogue"}):
-        assert not FastActor.suits(make_actor(encoder_options=options))
+        assert not compiled(make_actor(encoder_options=options))
     for options in ({"readout": "max-membrane"}, {"readout": "mean-membrane"}, {"intralayer": "intra"}):
-        assert not FastActor.suits(make_actor(**options))
-    assert not FastActor.suits(make_actor().double())
-    assert not FastActor.suits(make_actor("ann", "none"))
+        assert not compiled(make_actor(**options))
+    assert not compiled(make_actor().double())
+    assert not compiled(make_actor("ann", "none"))
     with pure():
-        assert not FastActor.suits(make_actor())
+        assert not compiled(make_actor())

@@ -1,11 +1,13 @@
 """Shared by the kernel tests: random cases, and one call that records everything a layer produces."""
 
 import copy
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
+import pytest
 import torch
 
 from carebn.kernels import pure
+from carebn.kernels.pool import Kernel
 from carebn.network import SpikingLayer
 from carebn.neuron import NEURONS, SURROGATES
 from carebn.norm import NORMS
@@ -15,6 +17,20 @@ ALL_SURROGATES = list(SURROGATES)
 ALL_NORMS = list(NORMS)
 NORMALISERS = [name for name in ALL_NORMS if name != "none"]
 KINDS_OF_NORM = [name for name in ALL_NORMS if name not in ("ca", "re")]  # those two differ in re-calibration alone
+
+
+@contextmanager
+def kernels_called():
+    """The names of the kernels that run meanwhile, in order."""
+    names, call = [], Kernel.__call__
+
+    def counted(kernel, *arguments, **fields):
+        names.append(kernel.name)
+        return call(kernel, *arguments, **fields)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Kernel, "__call__", counted)
+        yield names
 
 
 def max_steps(neuron: str) -> int:

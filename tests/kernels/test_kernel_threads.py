@@ -7,10 +7,8 @@ import pytest
 import torch
 from kernel_cases import ALL_NEURONS, ALL_NORMS, random, random_spikes
 
-from carebn.kernels import fused
 from carebn.network import PopulationEncoder, SpikingActor, SpikingLayer
 from carebn.neuron import make_neuron
-from carebn.norm import make_norm
 
 
 @pytest.fixture
@@ -74,20 +72,18 @@ def test_layer_on_any_number_of_threads(name, dtype, on_threads):
         assert_bitwise_equal([on_threads(n, lambda t=training: run(t)) for n in THREADS])
 
 
-@pytest.mark.parametrize("per_step", [True, False])
-def test_fused_functions_on_any_number_of_threads(per_step, on_threads):
-    """Without a layer around them: every result of ``normalise_and_fire`` and ``scale_and_fire``."""
-    spec = make_neuron("dn").kernel_spec()
+@pytest.mark.parametrize("learning", [True, False])
+@pytest.mark.parametrize("norm", ["bntt", "tdbn", "none"])
+def test_layers_large_enough_for_the_look_up_on_any_number_of_threads(norm, learning, on_threads):
+    """Their products are the kernels' own, so that every gradient is the same to the last bit."""
 
     def run():
-        norm = make_norm("bntt" if per_step else "tdbn", 300, 5)
-        z = random(5, 37, 300, dtype=torch.float32).requires_grad_()
-        bias = torch.zeros(300, requires_grad=True)
-        spikes = fused.normalise_and_fire(z, bias, norm, 5, spec)
-        scale, shift = (random(5 if per_step else 1, 300, seed=s, dtype=torch.float32).requires_grad_() for s in (2, 3))
-        scaled = fused.scale_and_fire(z, scale, shift, 5, spec)
-        (spikes + scaled).backward(random(5, 37, 300, seed=1, dtype=torch.float32))
-        return [spikes.detach(), scaled.detach(), z.grad, scale.grad, shift.grad, norm.weight.grad, *norm.buffers()]
+        torch.manual_seed(0)
+        layer = SpikingLayer(70, 300, norm=norm, neuron="dn").train(learning)
+        x = random_spikes(5, 110, 70, dtype=torch.float32)
+        spikes = layer(x)
+        spikes.backward(random(*spikes.shape, seed=1, dtype=torch.float32))
+        return [spikes.detach(), *(p.grad for p in layer.parameters()), *layer.buffers()]
 
     assert_bitwise_equal([on_threads(n, run) for n in THREADS])
 

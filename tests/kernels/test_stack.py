@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from carebn import router
 from carebn.kernels import pure, stack
 from carebn.network import SpikingActor
 from carebn.neuron import CLIF, LIF
@@ -32,14 +33,18 @@ def observations(batch: int, obs_dim: int, seed: int = 1) -> torch.Tensor:
     return torch.randn(batch, obs_dim, generator=torch.Generator().manual_seed(seed))
 
 
+def stacked(network, obs) -> bool:
+    return not isinstance(router.plan_stack(network, network.encoder.stimulation(obs)), str)
+
+
 @pytest.fixture
 def layer_by_layer(monkeypatch):
     """Calls a network with the stack switched off; also says that it was on before."""
 
     def call(network, obs):
-        assert network._stack(network.encoder.stimulation(obs)) is not None
+        assert stacked(network, obs)
         with monkeypatch.context() as patched:
-            patched.setattr(SpikingActor, "_stack", lambda self, stimulation: None)
+            patched.setattr(router, "FEWEST_ROWS", 10**9)
             return network(obs)
 
     return call
@@ -81,10 +86,10 @@ def test_training_equals_layer_by_layer(obs_dim, action_dim, hidden, batch, step
 
         def call(network, obs):
             with patch.context() as patched:
-                patched.setattr(SpikingActor, "_stack", lambda self, stimulation: None)
+                patched.setattr(router, "FEWEST_ROWS", 10**9)
                 return network(obs)
 
-        assert network._stack(network.encoder.stimulation(obs)) is not None
+        assert stacked(network, obs)
         for _ in range(2):
             assert_same_training(network, other, obs, call)
 
@@ -98,7 +103,7 @@ def test_inference_equals_the_pure_path(norm, neuron):
         network(observations(100, 5, seed=i))  # moving statistics of its own
     network.eval()
     with torch.no_grad():
-        assert network._stack(network.encoder.stimulation(obs)) is not None
+        assert stacked(network, obs)
         mine = network(obs)
         with pure():
             assert torch.equal(network(obs), mine)
@@ -162,7 +167,7 @@ def test_what_a_stack_does_not_cover():
     obs = observations(100, 4)
 
     def covered(network, obs=obs):
-        return network._stack(network.encoder.stimulation(obs)) is not None
+        return stacked(network, obs)
 
     assert covered(actor())
     assert not covered(actor(), obs[:10])
@@ -218,7 +223,7 @@ def test_the_map_of_moving_statistics_is_the_normalisers_own():
     network.eval()
     stimulation = network.encoder.stimulation(observations(100, 4)).detach()
     with torch.no_grad():
-        layer = network.layers[0].as_stack_layer(stimulation)
+        layer = router.plan_stack(network, stimulation)[0]
         spikes = stack._encode(stimulation, 5, 0.999, 1.0)
         _, memory = stack._forward(layer, spikes, 5, 100, keep=True)
         scale, shift = network.layers[0].norm.moving_scale_shift()

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from carebn import router
 from carebn.network import IntralayerSpikingLayer, PopulationConnections, SpikingActor
-from carebn.network.inference import FastActor
 from carebn.network.intralayer import CONNECTIONS
 from carebn.norm import polyak_
 
@@ -211,7 +211,7 @@ def test_in_an_actor_on_the_output_populations_only(norm, neuron):
     assert isinstance(last, IntralayerSpikingLayer)
     assert not any(isinstance(layer, IntralayerSpikingLayer) for layer in hidden)
     assert last.connections.weight.shape == (2, 10, 10)
-    assert not FastActor.suits(actor)
+    assert isinstance(router.plan_acting(actor), str)
     actor(random(64, 3).float()).square().sum().backward()
     for name, parameter in actor.named_parameters():
         assert torch.isfinite(parameter.grad).all(), name

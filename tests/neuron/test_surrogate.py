@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from carebn.neuron import SURROGATES, Rectangle, Sigmoid, Tanh, Triangle
-from carebn.neuron.surrogate import kernel_number
 
 KINDS = [Rectangle, Triangle, Sigmoid, Tanh]
 
@@ -78,5 +77,5 @@ def test_a_size_that_makes_no_slope_is_refused(kind, size):
 
 def test_kernel_numbers_are_distinct():
     """Two surrogates with one number would share one compiled slope."""
-    numbers = [kernel_number(make()) for make in SURROGATES.values()]
+    numbers = [make().kernel_number for make in SURROGATES.values()]
     assert len(set(numbers)) == len(numbers)

@@ -1,7 +1,6 @@
 """What the four algorithms share: acting with moving statistics, descending, saving and restoring."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from typing import Any, Protocol, TypeVar
 
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from carebn.algorithm.replay import ReplayBuffer
 from carebn.network import Actor
-from carebn.network.inference import FastActor
+from carebn.network.inference import FastActor, moving_statistics
 from carebn.norm import Norm, recalibrate
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
@@ -61,16 +60,9 @@ class Checkpointed:
         self._norms = [module for module in policy.modules() if isinstance(module, Norm)]
         self._recalibration = recalibration_batches, batch_size
 
-    @contextmanager
-    def inference_mode(self) -> Iterator[None]:
+    def inference_mode(self) -> AbstractContextManager[None]:
         """Inside, the policy uses its moving statistics and changes nothing. Cheaper than eval() and train()."""
-        for norm in self._norms:
-            norm.training = False
-        try:
-            yield
-        finally:
-            for norm in self._norms:
-                norm.training = True
+        return moving_statistics(self._norms)
 
     def recalibrate(self, replay: ReplayBuffer, rng: np.random.Generator) -> bool:
         if not any(norm.recalibrates for norm in self._norms) or len(replay) < 2:
@@ -112,19 +104,14 @@ class ActorCritic(Checkpointed):
 
     def __init__(self, actor: Actor, recalibration_batches: int, batch_size: int) -> None:
         super().__init__(actor, recalibration_batches, batch_size)
-        self._fast = FastActor(actor) if FastActor.suits(actor) else None
+        self._fast = FastActor(actor)
         self.action_dim = actor.bounds.middle.numel()
         bounds = actor.bounds
         self._reach, self._low, self._high = (b.cpu().numpy() for b in (bounds.reach, bounds.low, bounds.high))
 
     def explore(self, obs: NDArray[Any], rng: np.random.Generator | None, noise: float) -> NDArray[Any]:
         """The actor's actions, with Gaussian noise relative to half the range if there is a generator."""
-        if self._fast is not None:
-            action: NDArray[Any] = self._fast(obs)
-        else:
-            with torch.no_grad(), self.inference_mode():
-                tensor = torch.as_tensor(obs, dtype=torch.float32, device=self.device)
-                action = self.policy(tensor).cpu().numpy()
+        action: NDArray[Any] = self._fast(obs)
         if rng is None:
             return action
         action = action + noise * self._reach * rng.standard_normal(action.shape, dtype=np.float32)

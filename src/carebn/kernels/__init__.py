@@ -1,5 +1,5 @@
-"""Compiled CPU scans; every one equals its pure-torch twin."""
+"""Compiled CPU paths; every one equals its pure-torch twin, and ``carebn.router`` decides when one runs."""
 
-from carebn.kernels.fused import pure, usable
+from carebn.kernels.plans import explain, pure
 
-__all__ = ["pure", "usable"]
+__all__ = ["explain", "pure"]

@@ -2,11 +2,40 @@
 
 from typing import Any
 
-import numpy as np
-
 from carebn.kernels.jit import njit
-from carebn.kernels.pool import BLOCKS, my_blocks, read_table
-from carebn.kernels.scan import array_at, rows_of
+from carebn.kernels.pool import BLOCKS, array_at, my_blocks, my_part, rows_of
+from carebn.kernels.tables import INT, REAL, Array, Scratch, Table
+
+_FIELDS: dict[str, Any] = {
+    "batch": INT, "obs": INT, "population": INT,
+    "s": Array(REAL, "batch, obs"), "mean": Array(REAL, "obs, population"), "std": Array(REAL, "obs, population"),
+    "spread": Scratch(REAL, "2, obs * population"),
+}  # fmt: skip
+DISTANCES = Table(**_FIELDS, out=Array(REAL, "batch, obs * population"))
+FIELD_GRADIENTS = Table(
+    **_FIELDS,
+    a=Array(REAL, "batch, obs * population"), grad=Array(REAL, "batch, obs * population"),
+    sums=Array(REAL, f"2, {BLOCKS}, obs * population"),
+)  # fmt: skip
+ENCODE = Table(
+    steps=INT, batch=INT, features=INT, a=Array(REAL, "batch, features"), out=Array(REAL, "steps, batch, features"),
+    constants=Array(REAL, "2"),  # threshold, and what a spike subtracts
+    v=Scratch(REAL, "features"),
+)  # fmt: skip
+
+
+@njit
+def _opened(t: Any, one: Any) -> Any:
+    """Observations, means and precisions (1/std) of the receptive fields, and room for one spread observation."""
+    features = t.obs * t.population
+    s = array_at(t.s, (t.batch, t.obs), one)
+    mean = array_at(t.mean, (features,), one)
+    std = array_at(t.std, (features,), one)
+    mine = array_at(my_part(t, t.spread, 2 * features * s.itemsize), (2, features), one)
+    precision = mine[1]
+    for f in range(features):
+        precision[f] = one / std[f]
+    return s, mean, precision, mine[0]
 
 
 @njit
@@ -28,19 +57,15 @@ def _distance_row(spread: Any, mean: Any, precision: Any, out: Any, one: Any) ->
 
 
 @njit
-def distances(table: int, at: int, one: Any) -> None:
+def distances(t: Any, one: Any) -> int:
     """out = −u²/2 with u = (s − mean)·(1/std), each s against its own population."""
-    batch, obs, population, s_, mean_, std_, out_ = read_table(table, at, 7)
-    features = obs * population
-    s = array_at(s_, (batch, obs), one)
-    mean = array_at(mean_, (features,), one)
-    precision = one / array_at(std_, (features,), one)
-    out = array_at(out_, (batch, features), one)
-    spread = np.empty(features, s.dtype)
-    for block in my_blocks(table):
-        for b in rows_of(block, batch):
-            _spread(s[b], population, spread)
+    s, mean, precision, spread = _opened(t, one)
+    out = array_at(t.out, (t.batch, t.obs * t.population), one)
+    for block in my_blocks(t):
+        for b in rows_of(block, t.batch):
+            _spread(s[b], t.population, spread)
             _distance_row(spread, mean, precision, out[b], one)
+    return 0
 
 
 @njit
@@ -53,27 +78,24 @@ def _field_gradient_row(spread: Any, mean: Any, precision: Any, a: Any, grad: An
 
 
 @njit
-def field_gradients(table: int, at: int, one: Any) -> None:
+def field_gradients(t: Any, one: Any) -> int:
     """Per block: the sums over samples of dL/dmean and dL/dstd."""
-    batch, obs, population, s_, mean_, std_, a_, grad_, sums_ = read_table(table, at, 9)
-    features = obs * population
-    s = array_at(s_, (batch, obs), one)
-    mean = array_at(mean_, (features,), one)
-    precision = one / array_at(std_, (features,), one)
-    a = array_at(a_, (batch, features), one)
-    grad = array_at(grad_, (batch, features), one)
-    sums = array_at(sums_, (2, BLOCKS, features), one)
-    spread = np.empty(features, s.dtype)
-    for block in my_blocks(table):
+    features = t.obs * t.population
+    s, mean, precision, spread = _opened(t, one)
+    a = array_at(t.a, (t.batch, features), one)
+    grad = array_at(t.grad, (t.batch, features), one)
+    sums = array_at(t.sums, (2, BLOCKS, features), one)
+    for block in my_blocks(t):
         to_mean, to_std = sums[0, block], sums[1, block]
         to_mean[:] = 0
         to_std[:] = 0
-        for b in rows_of(block, batch):
-            _spread(s[b], population, spread)
+        for b in rows_of(block, t.batch):
+            _spread(s[b], t.population, spread)
             _field_gradient_row(spread, mean, precision, a[b], grad[b], to_mean, to_std)
         for f in range(features):
             to_mean[f] *= precision[f]
             to_std[f] *= precision[f]
+    return 0
 
 
 @njit
@@ -86,15 +108,15 @@ def _encode_row(a: Any, v: Any, out: Any, threshold: Any, subtract: Any, one: An
 
 
 @njit
-def encode(table: int, at: int, one: Any) -> None:
+def encode(t: Any, one: Any) -> int:
     """Soft-reset integrate-and-fire over all steps under a constant stimulation."""
-    steps, batch, features, a_, out_, parameters_ = read_table(table, at, 6)
-    a = array_at(a_, (batch, features), one)
-    out = array_at(out_, (steps, batch, features), one)
-    threshold, subtract = array_at(parameters_, (2,), one)
-    v = np.empty(features, a.dtype)
-    for block in my_blocks(table):
-        for b in rows_of(block, batch):
+    a = array_at(t.a, (t.batch, t.features), one)
+    out = array_at(t.out, (t.steps, t.batch, t.features), one)
+    constants = array_at(t.constants, (2,), one)
+    v = array_at(my_part(t, t.v, t.features * a.itemsize), (t.features,), one)
+    for block in my_blocks(t):
+        for b in rows_of(block, t.batch):
             v[:] = 0
-            for t in range(steps):
-                _encode_row(a[b], v, out[t, b], threshold, subtract, one)
+            for step in range(t.steps):
+                _encode_row(a[b], v, out[step, b], constants[0], constants[1], one)
+    return 0

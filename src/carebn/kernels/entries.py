@@ -1,7 +1,8 @@
-"""The kernels by name and precision, each compiled when first used and then kept on disk.
+"""The kernels: each compiled when first used, for each precision, and then kept on disk.
 
 Numba's disk cache notices a change of the file a kernel is in, but not of the files it calls into. So every kernel here
-also carries a stamp made from all the kernel sources: change one, and what was compiled before no longer fits.
+also carries a stamp made from all the kernel sources and the width of a vector: change one, and what was compiled
+before no longer fits.
 """
 
 import hashlib
@@ -11,143 +12,134 @@ from typing import Any
 
 import torch
 
-from carebn.kernels import encoder, infer, integrate, lookup, packed, scan, vectors
+from carebn.kernels import act, encoder, integrate, lookup, packed, scan, vectors
 from carebn.kernels.jit import float32, float64
-from carebn.kernels.pool import i_am_first, read_table, wait_for_all
-
-LIF, DN = 0, 1  # the families of scans, as the first entry of a table
+from carebn.kernels.lanes import LANES
+from carebn.kernels.pool import Kernel, leave
+from carebn.kernels.tables import Table
 
 
 def _stamp() -> int:
     sources = sorted(Path(__file__).parent.glob("*.py"))
-    return int.from_bytes(hashlib.sha256(b"".join(p.read_bytes() for p in sources)).digest()[:7]) + 1
+    content = b"".join(p.read_bytes() for p in sources) + bytes([LANES])
+    return int.from_bytes(hashlib.sha256(content).digest()[:7]) + 1
 
 
-def _build(one: Any, stamp: int) -> dict[str, Callable[[int], None]]:
-    """Tables are [family or 0, entries of the first part, entries of the second part, ...]."""
+def _build(one: Any, stamp: int) -> dict[str, tuple[Table, Callable[[int], None]]]:
+    """Each opens its table by name, does its work, and reports. Tables are opened before anything else and only here,
+    so that a kernel and its table cannot be mixed up."""
 
-    def moments(table: int) -> None:
+    def moments(address: int) -> None:
         if stamp:
-            scan.moments(table, 1, one)
+            t = _MOMENTS(address)
+            leave(t, scan.moments(t, one))
 
-    def fire(table: int) -> None:
+    def fire(address: int) -> None:
         if stamp:
-            if read_table(table, 0, 1)[0] == LIF:
-                scan.lif_forward(table, 1, one)
-            else:
-                scan.dn_forward(table, 1, one)
+            t = _FIRE(address)
+            leave(t, scan.fire(t, one))
 
-    def fire_backward(table: int) -> None:
+    def fire_backward(address: int) -> None:
         if stamp:
-            if read_table(table, 0, 1)[0] == LIF:
-                scan.lif_backward(table, 1, one)
-            else:
-                scan.dn_backward(table, 1, one)
+            t = _FIRE_BACKWARD(address)
+            leave(t, scan.fire_backward(t, one))
 
-    def finish(table: int) -> None:
+    def finish(address: int) -> None:
         if stamp:
-            scan.finish(table, 1, one)
+            t = _FINISH(address)
+            leave(t, scan.finish(t, one))
 
-    def update_moving(table: int) -> None:
+    def update_moving(address: int) -> None:
         if stamp:
-            vectors.update_moving(table, 1, one)
+            t = _UPDATE(address)
+            vectors.update_moving(t, one)
+            leave(t, 0)
 
-    def normalise_and_fire(table: int) -> None:
-        """Moments (7 entries), statistics (14), update of the moving statistics (12), scan."""
+    def distances(address: int) -> None:
         if stamp:
-            scan.moments(table, 1, one)
-            wait_for_all(table)
-            if i_am_first(table):
-                vectors.statistics(table, 8, 0, read_table(table, 8, 1)[0], one)
-                if vectors.is_finite(table, 8):
-                    vectors.update_moving(table, 22, one)
-            wait_for_all(table)
-            if read_table(table, 0, 1)[0] == LIF:
-                scan.lif_forward(table, 34, one)
-            else:
-                scan.dn_forward(table, 34, one)
+            t = _DISTANCES(address)
+            leave(t, encoder.distances(t, one))
 
-    def normalise_and_fire_backward(table: int) -> None:
-        """Scan (16 entries), pull-back of the sums (10), finish."""
+    def field_gradients(address: int) -> None:
         if stamp:
-            if read_table(table, 0, 1)[0] == LIF:
-                scan.lif_backward(table, 1, one)
-            else:
-                scan.dn_backward(table, 1, one)
-            wait_for_all(table)
-            if i_am_first(table):
-                vectors.pull_back(table, 17, 0, read_table(table, 17, 1)[0], one)
-            wait_for_all(table)
-            scan.finish(table, 27, one)
+            t = _FIELD_GRADIENTS(address)
+            leave(t, encoder.field_gradients(t, one))
 
-    def distances(table: int) -> None:
+    def encode(address: int) -> None:
         if stamp:
-            encoder.distances(table, 1, one)
+            t = _ENCODE(address)
+            leave(t, encoder.encode(t, one))
 
-    def field_gradients(table: int) -> None:
+    def act_(address: int) -> None:
         if stamp:
-            encoder.field_gradients(table, 1, one)
+            t = _ACTOR(address)
+            leave(t, act.act(t, one))
 
-    def encode(table: int) -> None:
+    def spike_product(address: int) -> None:
         if stamp:
-            encoder.encode(table, 1, one)
+            t = _PRODUCT(address)
+            leave(t, lookup.product(t, one))
 
-    def act(table: int) -> None:
+    def spike_weight_gradient(address: int) -> None:
         if stamp:
-            infer.infer(table, 0, one)
+            t = _WEIGHT_GRADIENT(address)
+            leave(t, lookup.weight_gradient(t, one))
 
-    def spike_product(table: int) -> None:
+    def packed_encode(address: int) -> None:
         if stamp:
-            lookup.product(table, 1, one)
+            t = _PACKED_ENCODE(address)
+            leave(t, packed.encode(t, one))
 
-    def spike_weight_gradient(table: int) -> None:
+    def packed_count(address: int) -> None:
         if stamp:
-            lookup.weight_gradient(table, 1, one)
+            t = _PACKED_COUNT(address)
+            leave(t, packed.count(t, one))
 
-    def packed_encode(table: int) -> None:
+    def packed_layer(address: int) -> None:
         if stamp:
-            packed.encode(table, 0, one)
+            t = _PACKED_LAYER(address)
+            leave(t, packed.layer(t, one))
 
-    def packed_count(table: int) -> None:
+    def packed_layer_backward(address: int) -> None:
         if stamp:
-            packed.count(table, 0, one)
+            t = _PACKED_LAYER_BACKWARD(address)
+            leave(t, packed.layer_backward(t, one))
 
-    def packed_layer(table: int) -> None:
+    def integrate_and_fire(address: int) -> None:
         if stamp:
-            packed.layer(table, 0, one)
+            t = _NETWORK(address)
+            leave(t, integrate.integrate(t, one))
 
-    def packed_layer_backward(table: int) -> None:
-        if stamp:
-            packed.layer_backward(table, 0, one)
-
-    def integrate_and_fire(table: int) -> None:
-        if stamp:
-            integrate.integrate(table, 0, one)
-
-    kernels = (
-        moments,
-        fire,
-        fire_backward,
-        finish,
-        update_moving,
-        normalise_and_fire,
-        normalise_and_fire_backward,
-        distances,
-        field_gradients,
-        encode,
-        act,
-        spike_product,
-        spike_weight_gradient,
-        packed_encode,
-        packed_count,
-        packed_layer,
-        packed_layer_backward,
-        integrate_and_fire,
-    )
-    return {kernel.__name__: kernel for kernel in kernels}
+    return {
+        "moments": (scan.MOMENTS, moments),
+        "fire": (scan.FIRE, fire),
+        "fire_backward": (scan.FIRE_BACKWARD, fire_backward),
+        "finish": (scan.FINISH, finish),
+        "update_moving": (vectors.UPDATE, update_moving),
+        "distances": (encoder.DISTANCES, distances),
+        "field_gradients": (encoder.FIELD_GRADIENTS, field_gradients),
+        "encode": (encoder.ENCODE, encode),
+        "act": (act.ACTOR, act_),
+        "spike_product": (lookup.PRODUCT, spike_product),
+        "spike_weight_gradient": (lookup.WEIGHT_GRADIENT, spike_weight_gradient),
+        "packed_encode": (packed.ENCODE, packed_encode),
+        "packed_count": (packed.COUNT, packed_count),
+        "packed_layer": (packed.LAYER, packed_layer),
+        "packed_layer_backward": (packed.LAYER_BACKWARD, packed_layer_backward),
+        "integrate_and_fire": (integrate.NETWORK, integrate_and_fire),
+    }
 
 
-KERNELS: dict[torch.dtype, dict[str, Callable[[int], None]]] = {
-    torch.float32: _build(float32(1), _stamp()),
-    torch.float64: _build(float64(1), _stamp()),
+# Under names of their own, because a compiled function finds what it calls among the globals of its module.
+_MOMENTS, _FIRE, _FIRE_BACKWARD, _FINISH = (x.at for x in (scan.MOMENTS, scan.FIRE, scan.FIRE_BACKWARD, scan.FINISH))
+_UPDATE, _ACTOR, _NETWORK = vectors.UPDATE.at, act.ACTOR.at, integrate.NETWORK.at
+_DISTANCES, _FIELD_GRADIENTS, _ENCODE = (x.at for x in (encoder.DISTANCES, encoder.FIELD_GRADIENTS, encoder.ENCODE))
+_PRODUCT, _WEIGHT_GRADIENT = lookup.PRODUCT.at, lookup.WEIGHT_GRADIENT.at
+_PACKED_ENCODE, _PACKED_COUNT = packed.ENCODE.at, packed.COUNT.at
+_PACKED_LAYER, _PACKED_LAYER_BACKWARD = packed.LAYER.at, packed.LAYER_BACKWARD.at
+
+_SINGLE, _DOUBLE = _build(float32(1), _stamp()), _build(float64(1), _stamp())
+KERNELS: dict[str, Kernel] = {
+    name: Kernel(name, table, {torch.float32: entry, torch.float64: _DOUBLE[name][1]})
+    for name, (table, entry) in _SINGLE.items()
 }

@@ -7,13 +7,25 @@ observation depend neither on its batch nor on the number of threads.
 
 from typing import Any
 
-import numpy as np
+import torch
 
-from carebn.kernels.jit import njit
-from carebn.kernels.pool import BLOCKS, my_blocks, read_table
-from carebn.kernels.scan import array_at
+from carebn.kernels.jit import int64, njit
+from carebn.kernels.pool import BLOCKS, array_at, my_blocks, my_part
+from carebn.kernels.tables import INT, REAL, Array, Scratch, Table
 
-HEAD, PER_LAYER = 11, 5  # table entries
+# A table of its own for each layer, with its weights by input; the whole network's has their addresses.
+LAYER = Table(
+    inputs=INT, outputs=INT,
+    weight=Array(REAL, "inputs, outputs"), bias=Array(REAL, "outputs"), threshold=Array(REAL, "outputs"),
+)  # fmt: skip
+_layer_at = LAYER.at
+NETWORK = Table(
+    batch=INT, steps=INT, first_read=INT, layers=INT, inputs=INT, neurons=INT, widest=INT, outputs=INT,
+    x=Array(REAL, "batch, inputs"),
+    v=Array(REAL, "batch, neurons"),  # potentials: at the start in, at the end out
+    counts=Array(REAL, "batch, neurons"), read=Array(REAL, "batch, outputs"), tables=Array(torch.int64, "layers"),
+    room=Scratch(REAL, "3, widest"), fired=Scratch(torch.int64, "widest"),
+)  # fmt: skip
 
 
 @njit
@@ -50,39 +62,33 @@ def _fire(current: Any, threshold: Any, v: Any, counts: Any, spikes: Any, one: A
 
 
 @njit
-def integrate(table: int, at: int, one: Any) -> None:
-    """Runs every row for so many steps.
-
-    Head: batch, steps, first step that is read out, layers, inputs, neurons in all, widest layer, then the addresses of
-    the input [B, inputs], potentials [B, neurons] (start in, end out), spike counts [B, neurons] and the last layer's
-    counts from the first read step on, [B, out]. Then for each layer: inputs, outputs, and the addresses of its weight
-    [in, out], bias and threshold.
-    """
-    batch, steps, start, layers, inputs, total, widest, x_, v_, counts_, read_ = read_table(table, at, HEAD)
-    x = array_at(x_, (batch, inputs), one)
-    v = array_at(v_, (batch, total), one)
-    counts = array_at(counts_, (batch, total), one)
-    outputs = read_table(table, at + HEAD + (layers - 1) * PER_LAYER, PER_LAYER)[1]
-    read = array_at(read_, (batch, outputs), one)
-    constant = np.empty(widest, x.dtype)
-    current = np.empty(widest, x.dtype)
-    spikes = np.empty(widest, x.dtype)
-    fired = np.empty(widest, np.int64)
-    for block in my_blocks(table):
+def integrate(t: Any, one: Any) -> int:
+    """Runs every row for so many steps: spike counts of all neurons, and the last layer's from ``first_read`` on."""
+    batch, layers, widest = t.batch, t.layers, t.widest
+    x = array_at(t.x, (batch, t.inputs), one)
+    v = array_at(t.v, (batch, t.neurons), one)
+    counts = array_at(t.counts, (batch, t.neurons), one)
+    read = array_at(t.read, (batch, t.outputs), one)
+    tables = array_at(t.tables, (layers,), int64(0))
+    room = array_at(my_part(t, t.room, 3 * widest * x.itemsize), (3, widest), one)
+    constant, current, spikes = room[0], room[1], room[2]
+    fired = array_at(my_part(t, t.fired, widest * 8), (widest,), int64(0))
+    for block in my_blocks(t):
         for b in range(block, batch, BLOCKS):
             counts[b] = one - one
             read[b] = one - one
-            for t in range(steps):
+            for step in range(t.steps):
                 count = 0
                 first = 0
                 for k in range(layers):
-                    wide, size, weight_, bias_, threshold_ = read_table(table, at + HEAD + k * PER_LAYER, PER_LAYER)
-                    weight = array_at(weight_, (wide, size), one)
-                    bias = array_at(bias_, (size,), one)
-                    threshold = array_at(threshold_, (size,), one)
+                    layer = _layer_at(tables[k])
+                    size = layer.outputs
+                    weight = array_at(layer.weight, (layer.inputs, size), one)
+                    bias = array_at(layer.bias, (size,), one)
+                    threshold = array_at(layer.threshold, (size,), one)
                     if k == 0:
-                        if t == 0:
-                            _drive(inputs, x[b], weight, bias, constant)
+                        if step == 0:
+                            _drive(layer.inputs, x[b], weight, bias, constant)
                         drive = constant
                     else:
                         _receive(fired, count, weight, bias, current)
@@ -95,7 +101,8 @@ def integrate(table: int, at: int, one: Any) -> None:
                             if spikes[f] > one - one:
                                 fired[count] = f
                                 count += 1
-                    elif t >= start:
+                    elif step >= t.first_read:
                         for f in range(size):
                             read[b, f] += spikes[f]
                     first += size
+    return 0

@@ -1,13 +1,19 @@
-"""Numba's decorators and types without its annotations, which strict type checking cannot follow."""
+"""Numba's decorators and types without its annotations, which strict type checking cannot follow.
 
+Nothing that is compiled here can raise: divisions follow numpy's error model, and memory comes from the caller. An
+exception inside a kernel would be heard by nobody, and on two threads the other would wait for ever.
+"""
+
+from functools import partial
 from typing import Any
 
 import numba
 import numba.extending
 
-njit: Any = numba.njit
-cfunc: Any = numba.cfunc
+njit: Any = partial(numba.njit, error_model="numpy")
+cfunc: Any = partial(numba.cfunc, error_model="numpy", cache=True)
 carray: Any = numba.carray  # type: ignore[attr-defined]
+from_dtype: Any = numba.from_dtype
 intrinsic: Any = numba.extending.intrinsic
 types: Any = numba.types
 int64: Any = numba.int64

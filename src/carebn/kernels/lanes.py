@@ -1,14 +1,18 @@
-"""The three inner loops of ``lookup``, written vector by vector.
+"""Vectors of the processor, and the inner loops of ``lookup`` and ``act`` written in them.
 
 A compiler that is given plain loops here adds checks and remainders that cost more than the work. All arguments are
-addresses, steps and sizes in bytes or items, as 64-bit integers; ``vectors`` is the width of a row.
+addresses, steps and sizes in bytes or items, as 64-bit integers; ``vectors`` is the width of a row. Every column is
+computed by itself in one fixed order, so no result depends on how many columns make a vector.
 """
 
+import inspect
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numba
 import numpy as np
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba.core import cgutils
 
 from carebn.kernels.jit import intrinsic, types
@@ -16,9 +20,23 @@ from carebn.kernels.jit import intrinsic, types
 BITS = 4  # inputs that share a table
 ENTRIES = 1 << BITS
 AT_ONCE = 8  # tables whose rows are added in one pass over the result
-LANES = 8  # floats in a vector
+
+
+def _lanes() -> int:
+    """Sixteen floats where the processor has such registers, else eight, which a compiler can split: the bits of eight
+    neurons fill a byte."""
+    if (asked := os.environ.get("CAREBN_LANES")) in ("8", "16"):
+        return int(asked)
+    config: Any = numba.config
+    ours = config.CPU_NAME in (None, "host") and config.CPU_FEATURES is None
+    return 16 if ours and binding.get_host_cpu_features().get("avx512f") else 8
+
+
+LANES = _lanes()  # floats in a vector
 ROW = 4 * LANES  # bytes of a vector
-WIDEST = 8  # vectors in the widest row
+BYTES = LANES // 8  # bytes of a vector's spikes
+WIDEST = 64 // LANES  # vectors in the widest row: so that the tables in use fit into the first-level cache
+TABLES = AT_ONCE * ENTRIES * WIDEST * LANES  # floats of the tables of one pass
 
 _ONE = int(np.float32(1).view(np.int32))
 _LOWEST = 23  # 1.0 has its bits 23 to 29 set, and no others
@@ -44,14 +62,26 @@ def store(builder: Any, value: Any, address: Any, align: int = 4) -> None:
     builder.store(value, builder.inttoptr(address, value.type.as_pointer()), align=align)
 
 
-def inlined(arguments: int, write: Callable[..., Any], returns: Any = types.none) -> Callable[..., Any]:
-    """An intrinsic of so many integers whose instructions ``write(builder, *arguments)`` lays down."""
+def instructions(returns: Any = types.none) -> Callable[[Callable[..., Any]], Any]:
+    """Makes ``write(builder, *arguments)`` callable inside kernels: there its instructions are laid down. Arguments are
+    64-bit integers."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        result = write(builder, *args)
-        return context.get_dummy_value() if result is None else result
+    def make(write: Callable[..., Any]) -> Any:
+        _, *arguments = inspect.signature(write).parameters
+        plainly = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("context", *arguments)]
 
-    return lambda typingctx, *ignored: (returns(*[types.int64] * arguments), codegen)
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            result = write(builder, *args)
+            return context.get_dummy_value() if result is None else result
+
+        def typed(context: Any, *types_: Any) -> Any:
+            return returns(*[types.int64] * len(arguments)), codegen
+
+        typed.__name__ = write.__name__
+        typed.__signature__ = inspect.Signature(plainly)  # type: ignore[attr-defined]  # which numba asks for
+        return intrinsic(typed)
+
+    return make
 
 
 def for_every_width(builder: Any, vectors: Any, write: Callable[[int], None]) -> None:
@@ -82,10 +112,13 @@ def write_sum(builder: Any, width: int, out: Any, source: Any, table: Any, codes
         store(builder, totals[v], builder.add(out, number(v * ROW)))
 
 
-def _write_sums(
+@instructions()
+def add_looked_up(
     builder: Any, vectors: Any, out: Any, out_step: Any, source: Any, source_step: Any, codes: Any, code_step: Any,
     group_step: Any, table: Any, rows: Any,
 ) -> None:  # fmt: skip
+    """out[i] = source[i] + Σ_g table[g, code[i, g]] for AT_ONCE tables of rows of so many vectors."""
+
     def write(width: int) -> None:
         with cgutils.for_range(builder, rows) as loop:
             code = builder.add(codes, builder.mul(loop.index, code_step))
@@ -98,16 +131,9 @@ def _write_sums(
     for_every_width(builder, vectors, write)
 
 
-@intrinsic
-def add_looked_up(
-    typingctx: Any, vectors: Any, out: Any, out_step: Any, source: Any, source_step: Any, codes: Any, code_step: Any,
-    group_step: Any, table: Any, rows: Any,
-) -> Any:  # fmt: skip
-    """out[i] = source[i] + Σ_g table[g, code[i, g]] for AT_ONCE tables of rows of so many vectors."""
-    return inlined(10, _write_sums)(typingctx)
-
-
-def _write_table(builder: Any, table: Any, a: Any, b: Any, c: Any, d: Any, vectors: Any) -> None:
+@instructions()
+def fill_table(builder: Any, table: Any, a: Any, b: Any, c: Any, d: Any, vectors: Any) -> None:
+    """The sixteen sums of the four rows at a, b, c and d."""
     step = builder.mul(vectors, number(ROW))
     with cgutils.for_range(builder, vectors) as loop:
         shift = builder.mul(loop.index, number(ROW))
@@ -119,17 +145,13 @@ def _write_table(builder: Any, table: Any, a: Any, b: Any, c: Any, d: Any, vecto
             store(builder, total, builder.add(builder.add(table, shift), builder.mul(step, number(entry))))
 
 
-@intrinsic
-def fill_table(typingctx: Any, table: Any, a: Any, b: Any, c: Any, d: Any, vectors: Any) -> Any:
-    """The sixteen sums of the four rows at a, b, c and d."""
-    return inlined(6, _write_table)(typingctx)
-
-
 _PARTS = 32  # partial sums of a dot product; fixed, so that its rounding does not depend on the processor's vectors
 _PARTIAL = ir.VectorType(ir.FloatType(), _PARTS)
 
 
-def _write_dot(builder: Any, a: Any, b: Any, count: Any) -> Any:
+@instructions(types.float32)
+def dot(builder: Any, a: Any, b: Any, count: Any) -> Any:
+    """Σ a[i]·b[i] of so many floats, in one fixed order."""
     total = cgutils.alloca_once_value(builder, ir.Constant(_PARTIAL, [0.0] * _PARTS))  # type: ignore[no-untyped-call]
     passes = builder.sdiv(count, number(_PARTS))
     with cgutils.for_range(builder, passes) as loop:
@@ -151,13 +173,12 @@ def _write_dot(builder: Any, a: Any, b: Any, count: Any) -> Any:
     return builder.load(result)
 
 
-@intrinsic
-def dot(typingctx: Any, a: Any, b: Any, count: Any) -> Any:
-    """Σ a[i]·b[i] of so many floats, in one fixed order."""
-    return inlined(3, _write_dot, types.float32)(typingctx)
+@instructions(types.boolean)
+def write_codes(builder: Any, a: Any, b: Any, c: Any, d: Any, codes: Any, count: Any) -> Any:
+    """The codes of ``count`` ≥ LANES columns of four rows of 0.0 and 1.0; returns whether there was nothing else.
 
-
-def _write_codes(builder: Any, a: Any, b: Any, c: Any, d: Any, codes: Any, count: Any) -> Any:
+    A code is what the four make as a number, times ROW: the offset of its entry in a table one vector wide.
+    """
     odd = cgutils.alloca_once_value(builder, _everywhere(0))  # type: ignore[no-untyped-call]
     passes = builder.sdiv(builder.add(count, number(LANES - 1)), number(LANES))
     latest = builder.sub(count, number(LANES))
@@ -176,12 +197,3 @@ def _write_codes(builder: Any, a: Any, b: Any, c: Any, d: Any, codes: Any, count
         store(builder, builder.trunc(offset, _SHORTS), builder.add(codes, builder.mul(start, number(2))), align=2)
     any_odd = builder.bitcast(builder.load(odd), ir.IntType(32 * LANES))
     return builder.icmp_unsigned("==", any_odd, ir.Constant(ir.IntType(32 * LANES), 0))
-
-
-@intrinsic
-def write_codes(typingctx: Any, a: Any, b: Any, c: Any, d: Any, codes: Any, count: Any) -> Any:
-    """The codes of ``count`` ≥ LANES columns of four rows of 0.0 and 1.0; returns whether there was nothing else.
-
-    A code is what the four make as a number, times ROW: the offset of its entry in a table one vector wide.
-    """
-    return inlined(6, _write_codes, types.boolean)(typingctx)

@@ -14,23 +14,44 @@ one fixed order, whatever the number of threads.
 
 from typing import Any
 
-import numpy as np
+import torch
 
 from carebn.kernels.jit import int32, int64, njit, uint16
-from carebn.kernels.lanes import AT_ONCE, BITS, ENTRIES, LANES, ROW, WIDEST, add_looked_up, fill_table, write_codes
-from carebn.kernels.pool import BLOCKS, my_blocks, read_table, wait_for_all
-from carebn.kernels.scan import array_at, rows_of
+from carebn.kernels.lanes import (
+    AT_ONCE,
+    BITS,
+    ENTRIES,
+    LANES,
+    ROW,
+    TABLES,
+    WIDEST,
+    add_looked_up,
+    fill_table,
+    write_codes,
+)
+from carebn.kernels.pool import BLOCKS, NOT_BINARY, array_at, my_blocks, my_part, rows_of, wait_for_all
+from carebn.kernels.tables import INT, REAL, Array, Scratch, Table
 
-CACHE_LINE = 64
 TILE = 16  # rows and columns that are transposed together
 
-
-@njit
-def aligned(size: int, one: Any) -> Any:
-    """A new array that begins at the start of a cache line. To be used as an array: an address keeps nothing alive."""
-    buffer = np.empty(size + CACHE_LINE // 4, array_at(0, (0,), one).dtype)
-    begin = -buffer.ctypes.data % CACHE_LINE // 4
-    return buffer[begin : begin + size]
+# ``groups`` of inputs, filled up to whole passes; ``columns``: the outputs, filled up to whole vectors.
+PRODUCT = Table(
+    samples=INT, inputs=INT, outputs=INT, groups=INT, columns=INT, wide_rows=INT,
+    x=Array(REAL, "samples, inputs"), weight=Array(REAL, "outputs, inputs"), bias=Array(REAL, "outputs", optional=True),
+    codes=Array(torch.uint16, "samples, groups"),
+    wide=Array(REAL, "wide_rows, columns"),  # room for the weights by input, the last row of zeros
+    z=Array(REAL, "samples, columns"),
+    flags=Array(torch.int64, str(BLOCKS)),  # whether a block's inputs were all 0 or 1
+    start=Scratch(REAL, "columns"), tables=Scratch(REAL, str(TABLES)),
+    rest=Scratch(torch.int32, f"{BITS + 1}, {LANES}"),
+)  # fmt: skip
+WEIGHT_GRADIENT = Table(
+    samples=INT, inputs=INT, outputs=INT, columns=INT, slabs=INT, code_rows=INT,
+    x=Array(REAL, "samples, inputs"), grad=Array(REAL, "samples, columns"),
+    codes=Array(torch.uint16, "code_rows, inputs"), result=Array(REAL, "outputs, inputs"),
+    silence=Array(REAL, "max(inputs, columns)"),  # zeros, in place of samples that are not there
+    tables=Scratch(REAL, str(TABLES)), total=Scratch(REAL, f"inputs, {WIDEST * LANES}"),
+)  # fmt: skip
 
 
 @njit
@@ -65,36 +86,33 @@ def _weights_by_input(weight: Any, wide: Any, mine: Any) -> None:
 
 
 @njit
-def product(table: int, at: int, one: Any) -> None:
+def product(t: Any, one: Any) -> int:
     """z [M, N'] = x·Wᵀ + bias for spikes x [M, K], with N' = N filled up to whole vectors.
 
-    flags[block] says whether that block's inputs were all 0 or 1. If any was not, z is not filled in. ``wide`` is room
-    for the weights as [4⌈K/4⌉ + 1, N'], the last of zeros; ``padded`` is the number of groups, filled up to whole
-    passes.
+    If x holds anything but 0 and 1, z is not filled in, and that is reported.
     """
-    (samples, inputs, outputs, padded, x_, weight_, bias_, codes_, wide_, z_, flags_) = read_table(table, at, 11)
-    vectors = (outputs + LANES - 1) // LANES
-    columns = vectors * LANES
+    samples, inputs, outputs, groups, columns = t.samples, t.inputs, t.outputs, t.groups, t.columns
+    vectors = columns // LANES
     quarter = inputs // BITS
     left = inputs - BITS * quarter
-    rows_of_wide = BITS * ((inputs + BITS - 1) // BITS) + 1
-    x = array_at(x_, (samples, inputs), int32(0))
-    weight = array_at(weight_, (outputs, inputs), one)
-    codes = array_at(codes_, (samples, padded), uint16(0))
-    wide = array_at(wide_, (rows_of_wide, columns), one)
-    flags = array_at(flags_, (BLOCKS,), int64(0))
-    rest = np.zeros((BITS, LANES), np.int32)  # the inputs that are left of one sample, in the first column
-    rest_ = rest.ctypes.data
-    rest_code = np.zeros(LANES, np.uint16)
-    for block in my_blocks(table):
+    x = array_at(t.x, (samples, inputs), int32(0))
+    weight = array_at(t.weight, (outputs, inputs), one)
+    codes = array_at(t.codes, (samples, groups), uint16(0))
+    wide = array_at(t.wide, (t.wide_rows, columns), one)
+    flags = array_at(t.flags, (BLOCKS,), int64(0))
+    rest_ = my_part(t, t.rest, (BITS + 1) * ROW)  # the inputs that are left of one sample, in the first column
+    rest = array_at(rest_, (BITS, LANES), int32(0))
+    rest[:] = 0
+    rest_code = array_at(rest_ + BITS * ROW, (LANES,), uint16(0))
+    for block in my_blocks(t):
         flags[block] = 1
         for m in rows_of(block, samples):
-            a = x_ + m * inputs * 4
+            a = t.x + m * inputs * 4
             code = codes[m]
             binary = write_codes(
                 a, a + quarter * 4, a + 2 * quarter * 4, a + 3 * quarter * 4, code.ctypes.data, quarter
             )
-            for g in range(quarter, padded):
+            for g in range(quarter, groups):
                 code[g] = 0
             if left > 0:
                 for j in range(left):
@@ -106,20 +124,21 @@ def product(table: int, at: int, one: Any) -> None:
             if not binary:
                 flags[block] = 0
                 break
-        _weights_by_input(weight, wide, rows_of(block, rows_of_wide))
-    wait_for_all(table)
+        _weights_by_input(weight, wide, rows_of(block, t.wide_rows))
+    wait_for_all(t)
     for block in range(BLOCKS):
         if flags[block] == 0:
-            return
-    start = np.zeros(columns, weight.dtype)
-    if bias_ != 0:
-        start[:outputs] = array_at(bias_, (outputs,), one)
-    scratch = aligned(AT_ONCE * ENTRIES * WIDEST * LANES, one)
-    nothing = rows_of_wide - 1
+            return NOT_BINARY
+    start = array_at(my_part(t, t.start, columns * 4), (columns,), one)
+    start[:] = 0
+    if t.bias != 0:
+        start[:outputs] = array_at(t.bias, (outputs,), one)
+    tables = my_part(t, t.tables, TABLES * 4)
+    nothing = t.wide_rows - 1
     slabs = (vectors + WIDEST - 1) // WIDEST
     for s in range(slabs):
         v0, width = slab_of(s, slabs, vectors)
-        for g0 in range(0, padded, AT_ONCE):  # outside the loop over samples, so that the tables stay in the cache
+        for g0 in range(0, groups, AT_ONCE):  # outside the loop over samples, so that the tables stay in the cache
             for i in range(AT_ONCE):
                 g = g0 + i
                 if g < quarter:
@@ -128,26 +147,27 @@ def product(table: int, at: int, one: Any) -> None:
                     a, b, c, d = BITS * quarter, BITS * quarter + 1, BITS * quarter + 2, BITS * quarter + 3
                 else:
                     a, b, c, d = nothing, nothing, nothing, nothing
-                part = wide_ + v0 * ROW
+                part = t.wide + v0 * ROW
                 fill_table(
-                    scratch.ctypes.data + i * ENTRIES * width * ROW,
+                    tables + i * ENTRIES * width * ROW,
                     part + a * columns * 4, part + b * columns * 4, part + c * columns * 4, part + d * columns * 4,
                     width,
                 )  # fmt: skip
-            for block in my_blocks(table):
+            for block in my_blocks(t):
                 rows = rows_of(block, samples)
-                out = z_ + rows.start * columns * 4 + v0 * ROW
+                out = t.z + rows.start * columns * 4 + v0 * ROW
                 source, step = (start.ctypes.data + v0 * ROW, 0) if g0 == 0 else (out, columns * 4)
                 add_looked_up(
-                    width, out, columns * 4, source, step, codes_ + (rows.start * padded + g0) * 2, padded * 2, 2,
-                    scratch.ctypes.data, len(rows),
+                    width, out, columns * 4, source, step, t.codes + (rows.start * groups + g0) * 2, groups * 2, 2,
+                    tables, len(rows),
                 )  # fmt: skip
+    return 0
 
 
 @njit
 def gradient_of_slab(
-    samples: int, code_row: int, columns: int, v0: int, width: int, grad_: int, codes_: int, tables: Any, by_input: Any,
-    silence_: int,
+    samples: int, code_row: int, columns: int, v0: int, width: int, grad_: int, codes_: int, tables_: int,
+    by_input: Any, silence_: int,
 ) -> None:  # fmt: skip
     """by_input [K, width of the slab] = xᵀ·grad for the ``width`` vectors of grad [M, columns] from number v0 on.
 
@@ -160,7 +180,7 @@ def gradient_of_slab(
         for i in range(AT_ONCE):
             m = (p * AT_ONCE + i) * BITS
             fill_table(
-                tables.ctypes.data + i * ENTRIES * width * ROW,
+                tables_ + i * ENTRIES * width * ROW,
                 part + m * columns * 4 if m < samples else silence_,
                 part + (m + 1) * columns * 4 if m + 1 < samples else silence_,
                 part + (m + 2) * columns * 4 if m + 2 < samples else silence_,
@@ -170,40 +190,36 @@ def gradient_of_slab(
         source, step = (silence_, 0) if p == 0 else (out, width * ROW)
         add_looked_up(
             width, out, width * ROW, source, step, codes_ + p * AT_ONCE * code_row * 2, 2, code_row * 2,
-            tables.ctypes.data, inputs,
+            tables_, inputs,
         )  # fmt: skip
 
 
 @njit
-def weight_gradient(table: int, at: int, one: Any) -> None:
+def weight_gradient(t: Any, one: Any) -> int:
     """grad_weight [N, K] = gradᵀ·x for spikes x [M, K] and grad [M, N'], with N' = N filled up to whole vectors.
 
     The columns of grad are cut into ``slabs``.
     """
-    (samples, inputs, outputs, slabs, x_, grad_, codes_, result_) = read_table(table, at, 8)
-    together = BITS * AT_ONCE
-    passes = (samples + together - 1) // together
-    vectors = (outputs + LANES - 1) // LANES
-    columns = vectors * LANES
-    result = array_at(result_, (outputs, inputs), one)
-    silence = np.zeros(max(inputs, columns), result.dtype)  # in place of samples that are not there
-    for block in my_blocks(table):
-        for g in rows_of(block, passes * AT_ONCE):
+    samples, inputs, outputs, columns = t.samples, t.inputs, t.outputs, t.columns
+    result = array_at(t.result, (outputs, inputs), one)
+    for block in my_blocks(t):
+        for g in rows_of(block, t.code_rows):
             m = g * BITS
             write_codes(
-                x_ + m * inputs * 4 if m < samples else silence.ctypes.data,
-                x_ + (m + 1) * inputs * 4 if m + 1 < samples else silence.ctypes.data,
-                x_ + (m + 2) * inputs * 4 if m + 2 < samples else silence.ctypes.data,
-                x_ + (m + 3) * inputs * 4 if m + 3 < samples else silence.ctypes.data,
-                codes_ + g * inputs * 2, inputs,
+                t.x + m * inputs * 4 if m < samples else t.silence,
+                t.x + (m + 1) * inputs * 4 if m + 1 < samples else t.silence,
+                t.x + (m + 2) * inputs * 4 if m + 2 < samples else t.silence,
+                t.x + (m + 3) * inputs * 4 if m + 3 < samples else t.silence,
+                t.codes + g * inputs * 2, inputs,
             )  # fmt: skip
-    wait_for_all(table)
-    scratch = aligned(AT_ONCE * ENTRIES * WIDEST * LANES, one)
-    total = aligned(inputs * WIDEST * LANES, one)
-    for block in my_blocks(table):
-        for s in range(block, slabs, BLOCKS):
-            v0, width = slab_of(s, slabs, vectors)
-            by_input = total[: inputs * width * LANES].reshape((inputs, width * LANES))
-            gradient_of_slab(samples, inputs, columns, v0, width, grad_, codes_, scratch, by_input, silence.ctypes.data)
+    wait_for_all(t)
+    tables = my_part(t, t.tables, TABLES * 4)
+    total = my_part(t, t.total, inputs * WIDEST * ROW)
+    for block in my_blocks(t):
+        for s in range(block, t.slabs, BLOCKS):
+            v0, width = slab_of(s, t.slabs, columns // LANES)
+            by_input = array_at(total, (inputs, width * LANES), one)
+            gradient_of_slab(samples, inputs, columns, v0, width, t.grad, t.codes, tables, by_input, t.silence)
             n0, n1 = v0 * LANES, min((v0 + width) * LANES, outputs)
             transpose(by_input[:, : n1 - n0], result[n0:n1])
+    return 0

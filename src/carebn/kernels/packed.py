@@ -12,77 +12,124 @@ float32.
 from typing import Any
 
 import numpy as np
+import torch
 
 from carebn.kernels import packed_lanes, vectors
-from carebn.kernels.jit import njit
-from carebn.kernels.lanes import AT_ONCE, BITS, ENTRIES, LANES, ROW, WIDEST, fill_table
-from carebn.kernels.lookup import aligned, gradient_of_slab, slab_of, transpose
-from carebn.kernels.pool import BLOCKS, i_am_first, my_blocks, my_number, read_table, wait_for_all
-from carebn.kernels.scan import array_at, rows_of
+from carebn.kernels.jit import float64, int64, njit
+from carebn.kernels.lanes import AT_ONCE, BITS, BYTES, ENTRIES, LANES, ROW, TABLES, WIDEST, fill_table
+from carebn.kernels.lookup import gradient_of_slab, slab_of, transpose
+from carebn.kernels.pool import (
+    BLOCKS,
+    NOT_FINITE,
+    array_at,
+    i_am_first,
+    my_blocks,
+    my_number,
+    my_part,
+    rows_of,
+    wait_for_all,
+)
+from carebn.kernels.tables import INT, NUMBER, REAL, Array, Scratch, Table
 
 WORD = 4  # bytes of spikes that one pass of the look-up takes in
 GIVEN, MOVING, BATCH = 0, 1, 2  # where scale and shift come from
-LAYER, STATISTICS = 19, 14  # entries of the parts of a layer's table
 
-_rectangle_backward = packed_lanes.fire_backward(packed_lanes.RECTANGLE)
-_triangle_backward = packed_lanes.fire_backward(packed_lanes.TRIANGLE)
+ENCODE = Table(
+    steps=INT, batch=INT, features=INT, size=INT, columns=INT,
+    a=Array(REAL, "batch, features"), constants=Array(REAL, "2"),  # threshold, and what a spike subtracts
+    spikes=Array(torch.uint8, "steps * batch, size"),
+    row=Scratch(REAL, "columns"),
+)  # fmt: skip
+COUNT = Table(
+    steps=INT, batch=INT, columns=INT, size=INT,
+    spikes=Array(torch.uint8, "steps * batch, size"), counts=Array(REAL, "batch, columns"),
+)  # fmt: skip
+LAYER = Table(
+    steps=INT, inputs=INT, x_size=INT, out_size=INT, slabs=INT, mode=INT, keep=INT, room=INT,
+    x=Array(torch.uint8, "steps * batch, x_size"), weight=Array(REAL, "features, inputs"),
+    bias=Array(REAL, "features", optional=True),
+    z=Array(REAL, "room"), spikes=Array(torch.uint8, "steps * batch, out_size"),
+    neuron=Array(REAL, "4"), vectors=Array(REAL, "3, columns"),
+    eps=NUMBER, norm_weight=Array(REAL, "features", optional=True), norm_bias=Array(REAL, "features", optional=True),
+    sums=Array(torch.float64, f"2, {BLOCKS}, columns", optional=True), finite=Array(torch.int64, "1"),
+    **vectors.MOVING,
+    tables=Scratch(REAL, str(TABLES)), wide=Scratch(REAL, f"x_size * 8, {WIDEST * LANES}"),
+    start=Scratch(REAL, str(WIDEST * LANES)),
+)  # fmt: skip
+LAYER_BACKWARD = Table(
+    steps=INT, batch=INT, inputs=INT, features=INT, columns=INT, count=INT, x_size=INT, slabs=INT, surrogate=INT,
+    code_rows=INT, g_steps=INT,
+    x=Array(torch.uint8, "steps * batch, x_size"), z=Array(REAL, "steps * batch * columns"),
+    vectors=Array(REAL, "3, columns"), neuron=Array(REAL, "4"),
+    grad=Array(REAL, "g_steps, batch, columns"),  # of the spikes; one step if it is the same at all
+    eps=NUMBER, norm_weight=Array(REAL, "features", optional=True), var=Array(torch.float64, "columns"),
+    grad_z=Array(REAL, "steps * batch, columns"), over_time=Array(REAL, "batch, columns"),
+    grad_weight=Array(REAL, "features, inputs"), grad_vectors=Array(REAL, "2, features"),
+    sums=Array(REAL, f"2, {BLOCKS}, columns"), path=Array(REAL, "2, columns"),
+    codes=Array(torch.uint16, "code_rows, x_size * 8"),
+    silence=Array(REAL, "max(x_size, columns)"),  # zeros, in place of samples that are not there
+    tables=Scratch(REAL, str(TABLES)), total=Scratch(REAL, f"inputs, {WIDEST * LANES}"),
+    potentials=Scratch(REAL, f"steps, {LANES}"),
+)  # fmt: skip
 
 
 @njit
-def encode(table: int, at: int, one: Any) -> None:
+def encode(t: Any, one: Any) -> int:
     """Packed spikes of soft-reset integrate-and-fire neurons under a constant stimulation [B, F]."""
-    steps, batch, features, size, a_, spikes_, constants_ = read_table(table, at, 7)
-    a = array_at(a_, (batch, features), one)
-    spikes = array_at(spikes_, (steps, batch, size), np.uint8(0))
-    whole = (features + LANES - 1) // LANES
-    row = np.zeros(whole * LANES, a.dtype)
-    for block in my_blocks(table):
+    steps, batch, features, size = t.steps, t.batch, t.features, t.size
+    a = array_at(t.a, (batch, features), one)
+    spikes = array_at(t.spikes, (steps, batch, size), np.uint8(0))
+    whole = t.columns // LANES
+    row = array_at(my_part(t, t.row, t.columns * 4), (t.columns,), one)
+    row[:] = 0
+    for block in my_blocks(t):
         for b in rows_of(block, batch):
             row[:features] = a[b]
-            packed_lanes.encode(row.ctypes.data, spikes_ + b * size, batch * size, steps, constants_, whole)
-            for t in range(steps):
-                for i in range(whole, size):
-                    spikes[t, b, i] = 0
+            packed_lanes.encode(row.ctypes.data, t.spikes + b * size, batch * size, steps, t.constants, whole)
+            for step in range(steps):
+                for i in range(whole * BYTES, size):
+                    spikes[step, b, i] = 0
+    return 0
 
 
 @njit
-def count(table: int, at: int, one: Any) -> None:
+def count(t: Any, one: Any) -> int:
     """How often every neuron fired: counts [B, N'] of packed spikes."""
-    steps, batch, outputs, size, spikes_, counts_ = read_table(table, at, 6)
-    whole = (outputs + LANES - 1) // LANES
-    for block in my_blocks(table):
+    batch, size = t.batch, t.size
+    for block in my_blocks(t):
         for b in rows_of(block, batch):
-            packed_lanes.count_spikes(spikes_ + b * size, batch * size, steps, counts_ + b * whole * ROW, whole)
+            packed_lanes.count_spikes(
+                t.spikes + b * size, batch * size, t.steps, t.counts + b * t.columns * 4, t.columns // LANES
+            )
+    return 0
 
 
 @njit
-def layer(table: int, at: int, one: Any) -> None:
-    """Entries: those read here, those of ``vectors.statistics``, those of ``vectors.update_moving``.
+def layer(t: Any, one: Any) -> int:
+    """Without ``keep``, z is room for one slab of every thread, used again and again.
 
-    Without ``keep``, z is room for one slab of every thread, used again and again.
+    The bias is left out of the products where the batch's mean is subtracted, and with it the bias.
     """
-    (steps, batch, inputs, outputs, x_size, out_size, slabs, mode, keep, x_, weight_, bias_, z_, spikes_, scale_,
-     shift_, center_, constants_, sums_) = read_table(table, at, LAYER)  # fmt: skip
+    steps, batch, inputs, outputs, x_size, mode = t.steps, t.batch, t.inputs, t.features, t.x_size, t.mode
     rows = steps * batch
-    whole = (outputs + LANES - 1) // LANES
-    columns = whole * LANES
-    weight = array_at(weight_, (outputs, inputs), one)
-    scale = array_at(scale_, (columns,), one)
-    shift = array_at(shift_, (columns,), one)
-    center = array_at(center_, (columns,), one)
-    sums = array_at(sums_, (2, BLOCKS, columns), np.float64(0))
-    tables = aligned(AT_ONCE * ENTRIES * WIDEST * LANES, one)
-    wide = aligned(x_size * 8 * WIDEST * LANES, one)
-    start = np.empty(WIDEST * LANES, weight.dtype)
-    for block in my_blocks(table):
-        for s in range(block, slabs, BLOCKS):
-            v0, width = slab_of(s, slabs, whole)
+    columns = t.columns
+    whole = columns // LANES
+    weight = array_at(t.weight, (outputs, inputs), one)
+    maps = array_at(t.vectors, (3, columns), one)
+    scale_, shift_, center_ = t.vectors, t.vectors + columns * 4, t.vectors + 2 * columns * 4
+    finite = array_at(t.finite, (1,), int64(0))
+    tables = my_part(t, t.tables, TABLES * 4)
+    wide = my_part(t, t.wide, x_size * 8 * WIDEST * ROW)
+    start = array_at(my_part(t, t.start, WIDEST * ROW), (WIDEST * LANES,), one)
+    for block in my_blocks(t):
+        for s in range(block, t.slabs, BLOCKS):
+            v0, width = slab_of(s, t.slabs, whole)
             n0, end = v0 * LANES, (v0 + width) * LANES
             n1 = min(end, outputs)
-            slab_ = z_ + (v0 if keep else my_number(table) * WIDEST) * ROW * rows
+            slab_ = t.z + (v0 if t.keep else my_number(t) * WIDEST) * ROW * rows
 
             # product
-            by_input = wide[: x_size * 8 * width * LANES].reshape((x_size * 8, width * LANES))
+            by_input = array_at(wide, (x_size * 8, width * LANES), one)
             transpose(weight[n0:n1], by_input[:inputs, : n1 - n0])
             for k in range(inputs):
                 for n in range(n1 - n0, width * LANES):
@@ -91,134 +138,112 @@ def layer(table: int, at: int, one: Any) -> None:
                 for n in range(width * LANES):
                     by_input[k, n] = 0
             start[:] = 0
-            if bias_ != 0:
-                start[: n1 - n0] = array_at(bias_, (outputs,), one)[n0:n1]
+            if t.bias != 0 and mode != BATCH:
+                start[: n1 - n0] = array_at(t.bias, (outputs,), one)[n0:n1]
             for p in range(x_size // WORD):
                 for i in range(AT_ONCE):
-                    first = by_input.ctypes.data + (p * AT_ONCE + i) * BITS * width * ROW
+                    first = wide + (p * AT_ONCE + i) * BITS * width * ROW
                     fill_table(
-                        tables.ctypes.data + i * ENTRIES * width * ROW,
+                        tables + i * ENTRIES * width * ROW,
                         first, first + width * ROW, first + 2 * width * ROW, first + 3 * width * ROW, width,
                     )  # fmt: skip
                 source, step = (start.ctypes.data, 0) if p == 0 else (slab_, width * ROW)
-                packed_lanes.add_looked_up(width, slab_, source, step, x_ + p * WORD, x_size, tables.ctypes.data, rows)
+                packed_lanes.add_looked_up(width, slab_, source, step, t.x + p * WORD, x_size, tables, rows)
 
             # scale and shift
             if mode == BATCH:
                 pivot = array_at(slab_, (width * LANES,), one)
                 for n in range(width * LANES):
-                    center[n0 + n] = pivot[n]
-                sums[:, :, n0:end] = 0
+                    maps[2, n0 + n] = pivot[n]
+                array_at(t.sums, (2, BLOCKS, columns), float64(0))[:, :, n0:end] = 0
                 for v in range(width):
                     for b in range(BLOCKS):
                         mine = rows_of(b, batch)
-                        for t in range(steps):
+                        for step in range(steps):
                             packed_lanes.add_moments(
-                                slab_ + (t * batch + mine.start) * width * ROW + v * ROW, width * ROW, len(mine),
+                                slab_ + (step * batch + mine.start) * width * ROW + v * ROW, width * ROW, len(mine),
                                 center_ + (v0 + v) * ROW,
-                                sums_ + (b * columns + n0 + v * LANES) * 8,
-                                sums_ + ((BLOCKS + b) * columns + n0 + v * LANES) * 8,
+                                t.sums + (b * columns + n0 + v * LANES) * 8,
+                                t.sums + ((BLOCKS + b) * columns + n0 + v * LANES) * 8,
                             )  # fmt: skip
-                vectors.statistics(table, at + LAYER, n0, n1, one)
+                if not vectors.statistics_and_map(t, n0, n1, one):
+                    finite[0] = 0
             elif mode == MOVING:
-                vectors.moving_map(table, at + LAYER, at + LAYER + STATISTICS, n0, n1, one)
+                vectors.moving_map(t, n0, n1, one)
             if mode != GIVEN:
                 for n in range(n1, end):
-                    scale[n] = 0
-                    shift[n] = 0
-                    center[n] = 0
+                    maps[:, n] = 0
 
             # neurons
             for v in range(width):
                 packed_lanes.fire(
                     slab_ + v * ROW, width * ROW, steps, batch, scale_ + (v0 + v) * ROW, shift_ + (v0 + v) * ROW,
-                    constants_, spikes_ + v0 + v, out_size,
+                    t.neuron, t.spikes + (v0 + v) * BYTES, t.out_size,
                 )  # fmt: skip
-    if i_am_first(table):
-        spikes = array_at(spikes_, (rows, out_size), np.uint8(0))
+    if i_am_first(t):
+        spikes = array_at(t.spikes, (rows, t.out_size), np.uint8(0))
         for m in range(rows):
-            for i in range(whole, out_size):
+            for i in range(whole * BYTES, t.out_size):
                 spikes[m, i] = 0
     if mode == BATCH:
-        wait_for_all(table)
-        if i_am_first(table) and vectors.is_finite(table, at + LAYER):
-            vectors.update_moving(table, at + LAYER + STATISTICS, one)
-
-
-LAYER_BACKWARD = 23
+        wait_for_all(t)
+        if finite[0] == 0:
+            return NOT_FINITE
+        if i_am_first(t):
+            vectors.update_moving(t, one)
+    return 0
 
 
 @njit
-def layer_backward(table: int, at: int, one: Any) -> None:
-    """Entries: those read here, and those of ``vectors.pull_back``.
-
-    The gradient of the spikes has rows of N' columns, ``grad_time`` bytes from one time step to the next (zero if it is
-    the same at all). grad_z [T·B, N'] and its sum over time [B, N'] come out, and the weights' gradient [N, K].
-    """
-    (steps, batch, inputs, outputs, x_size, slabs, normalised, surrogate, x_, z_, scale_, shift_, center_, constants_,
-     grad_, grad_time, grad_z_, over_time_, sums_, constant_, slope_, codes_, result_) = read_table(
-        table, at, LAYER_BACKWARD
-    )  # fmt: skip
+def layer_backward(t: Any, one: Any) -> int:
+    """From the gradient of the spikes to that of the products grad_z, its sum over time, and the weights' gradient."""
+    steps, batch, inputs, outputs, columns, x_size = t.steps, t.batch, t.inputs, t.features, t.columns, t.x_size
     rows = steps * batch
-    whole = (outputs + LANES - 1) // LANES
-    columns = whole * LANES
-    groups = (rows + BITS * AT_ONCE - 1) // (BITS * AT_ONCE) * AT_ONCE
-    result = array_at(result_, (outputs, inputs), one)
-    constant = array_at(constant_, (columns,), one)
-    slope = array_at(slope_, (columns,), one)
-    silence = np.zeros(max(x_size, columns), result.dtype)  # in place of samples that are not there
-    for block in my_blocks(table):
-        for g in rows_of(block, groups):
+    scale_, shift_, center_ = t.vectors, t.vectors + columns * 4, t.vectors + 2 * columns * 4
+    constant_, slope_ = t.path, t.path + columns * 4
+    grad_time = batch * columns * 4 if t.g_steps > 1 else 0
+    result = array_at(t.grad_weight, (outputs, inputs), one)
+    path = array_at(t.path, (2, columns), one)
+    for block in my_blocks(t):
+        for g in rows_of(block, t.code_rows):
             m = g * BITS
             packed_lanes.unpack_codes(
-                x_ + m * x_size if m < rows else silence.ctypes.data,
-                x_ + (m + 1) * x_size if m + 1 < rows else silence.ctypes.data,
-                x_ + (m + 2) * x_size if m + 2 < rows else silence.ctypes.data,
-                x_ + (m + 3) * x_size if m + 3 < rows else silence.ctypes.data,
-                codes_ + g * x_size * 8 * 2, x_size,
+                t.x + m * x_size if m < rows else t.silence,
+                t.x + (m + 1) * x_size if m + 1 < rows else t.silence,
+                t.x + (m + 2) * x_size if m + 2 < rows else t.silence,
+                t.x + (m + 3) * x_size if m + 3 < rows else t.silence,
+                t.codes + g * x_size * 8 * 2, x_size,
             )  # fmt: skip
-    wait_for_all(table)
-    tables = aligned(AT_ONCE * ENTRIES * WIDEST * LANES, one)
-    total = aligned(inputs * WIDEST * LANES, one)
-    potentials = aligned(steps * LANES, one)
-    for block in my_blocks(table):
-        for s in range(block, slabs, BLOCKS):
-            v0, width = slab_of(s, slabs, whole)
+    wait_for_all(t)
+    tables = my_part(t, t.tables, TABLES * 4)
+    total = my_part(t, t.total, inputs * WIDEST * ROW)
+    potentials = my_part(t, t.potentials, steps * ROW)
+    for block in my_blocks(t):
+        for s in range(block, t.slabs, BLOCKS):
+            v0, width = slab_of(s, t.slabs, columns // LANES)
             n0, end = v0 * LANES, (v0 + width) * LANES
             n1 = min(end, outputs)
-            slab_ = z_ + v0 * ROW * rows
+            slab_ = t.z + v0 * ROW * rows
             for v in range(width):
                 here = (v0 + v) * ROW
                 for b in range(BLOCKS):
                     mine = rows_of(b, batch)
-                    sum_ = sums_ + b * columns * 4 + here
-                    if surrogate == packed_lanes.RECTANGLE:
-                        _rectangle_backward(
-                            slab_ + v * ROW, width * ROW, steps, batch, mine.start, len(mine), scale_ + here,
-                            shift_ + here, center_ + here, constants_, grad_ + here, columns * 4, grad_time,
-                            potentials.ctypes.data, grad_z_ + here, columns * 4, sum_, sum_ + BLOCKS * columns * 4,
-                        )  # fmt: skip
-                    else:
-                        _triangle_backward(
-                            slab_ + v * ROW, width * ROW, steps, batch, mine.start, len(mine), scale_ + here,
-                            shift_ + here, center_ + here, constants_, grad_ + here, columns * 4, grad_time,
-                            potentials.ctypes.data, grad_z_ + here, columns * 4, sum_, sum_ + BLOCKS * columns * 4,
-                        )  # fmt: skip
-            if normalised:
-                vectors.pull_back(table, at + LAYER_BACKWARD, n0, n1, one)
-            else:
-                vectors.pull_back_plainly(table, at + LAYER_BACKWARD, n0, n1, one)
+                    sum_ = t.sums + b * columns * 4 + here
+                    packed_lanes.fire_backward(
+                        t.surrogate, slab_ + v * ROW, width * ROW, steps, batch, mine.start, len(mine), scale_ + here,
+                        shift_ + here, center_ + here, t.neuron, t.grad + here, columns * 4, grad_time,
+                        potentials, t.grad_z + here, columns * 4, sum_, sum_ + BLOCKS * columns * 4,
+                    )  # fmt: skip
+            vectors.pull_back(t, n0, n1, one)
             for n in range(n1, end):
-                constant[n] = 0
-                slope[n] = 0
+                path[:, n] = 0
             for v in range(width):
                 here = (v0 + v) * ROW
                 packed_lanes.finish(
                     slab_ + v * ROW, width * ROW, steps, batch, scale_ + here, center_ + here, constant_ + here,
-                    slope_ + here, grad_z_ + here, columns * 4, over_time_ + here,
+                    slope_ + here, t.grad_z + here, columns * 4, t.over_time + here,
                 )  # fmt: skip
-            by_input = total[: inputs * width * LANES].reshape((inputs, width * LANES))
-            gradient_of_slab(
-                rows, x_size * 8, columns, v0, width, grad_z_, codes_, tables, by_input, silence.ctypes.data
-            )
+            by_input = array_at(total, (inputs, width * LANES), one)
+            gradient_of_slab(rows, x_size * 8, columns, v0, width, t.grad_z, t.codes, tables, by_input, t.silence)
             transpose(by_input[:, : n1 - n0], result[n0:n1])
+    return 0

@@ -1,7 +1,7 @@
 """The inner loops of ``packed``, written vector by vector: neurons over time, their gradients, and spikes as bits.
 
 Each works on one vector of neighbouring neurons at a time, keeps its state in registers over all time steps, and turns
-the comparison with the threshold into one byte of spikes. Arguments are addresses, steps and sizes in bytes or items,
+the comparison with the threshold into one bit a neuron. Arguments are addresses, steps and sizes in bytes or items,
 as 64-bit integers. No expression is re-ordered or contracted: spikes agree with the pure-torch step to the last bit.
 """
 
@@ -10,10 +10,10 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from carebn.kernels.jit import intrinsic
 from carebn.kernels.lanes import (
     AT_ONCE,
     BITS,
+    BYTES,
     ENTRIES,
     FLOATS,
     INTS,
@@ -21,14 +21,14 @@ from carebn.kernels.lanes import (
     LONG,
     ROW,
     for_every_width,
-    inlined,
+    instructions,
     load,
     number,
     store,
     write_sum,
 )
 
-_BYTE, _WORD, _FLOAT = ir.IntType(8), ir.IntType(32), ir.FloatType()
+_SPIKES, _WORD, _FLOAT = ir.IntType(LANES), ir.IntType(32), ir.FloatType()
 _FLAGS = ir.VectorType(ir.IntType(1), LANES)
 _SHORTS = ir.VectorType(ir.IntType(16), LANES)
 _DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
@@ -63,9 +63,12 @@ def _backwards(b: Any, count: Any, index: Any) -> Any:
 # --- products --------------------------------------------------------------------------------------------------------
 
 
-def _write_sums(
+@instructions()
+def add_looked_up(
     b: Any, vectors: Any, out: Any, source: Any, source_step: Any, words: Any, word_step: Any, table: Any, rows: Any
 ) -> None:
+    """out[i] = source[i] + Σ_g table[g, code_g(i)], where the eight codes of a row are one 32-bit word of spikes."""
+
     def write(width: int) -> None:
         with cgutils.for_range(b, rows) as loop:
             word = load(b, _along(b, words, loop.index, word_step), _WORD)
@@ -80,39 +83,24 @@ def _write_sums(
     for_every_width(b, vectors, write)
 
 
-@intrinsic
-def add_looked_up(
-    typingctx: Any, vectors: Any, out: Any, source: Any, source_step: Any, words: Any, word_step: Any, table: Any,
-    rows: Any,
-) -> Any:  # fmt: skip
-    """out[i] = source[i] + Σ_g table[g, code_g(i)], where the eight codes of a row are one 32-bit word of spikes."""
-    return inlined(8, _write_sums)(typingctx)
-
-
-def _write_unpacked_codes(b: Any, rows: tuple[Any, ...], codes: Any, size: Any) -> None:
-    with cgutils.for_range(b, size) as loop:
+@instructions()
+def unpack_codes(b: Any, m0: Any, m1: Any, m2: Any, m3: Any, codes: Any, size: Any) -> None:
+    """The codes of four samples for every input, from ``size`` bytes of spikes each; see ``lanes.write_codes``."""
+    with cgutils.for_range(b, b.sdiv(size, number(BYTES))) as loop:
         together = ir.Constant(_SHORTS, [0] * LANES)
-        for j, row in enumerate(rows):
-            spikes = b.bitcast(load(b, b.add(row, loop.index), _BYTE, align=1), _FLAGS)
+        for j, row in enumerate((m0, m1, m2, m3)):
+            spikes = b.bitcast(load(b, _along(b, row, loop.index, number(BYTES)), _SPIKES, align=1), _FLAGS)
             shift = ir.Constant(_SHORTS, [j + ROW.bit_length() - 1] * LANES)
             together = b.or_(together, b.shl(b.zext(spikes, _SHORTS), shift))
         store(b, together, _along(b, codes, loop.index, number(2 * LANES)), align=2)
 
 
-@intrinsic
-def unpack_codes(typingctx: Any, m0: Any, m1: Any, m2: Any, m3: Any, codes: Any, size: Any) -> Any:
-    """The codes of four samples for every input, from ``size`` bytes of spikes each; see ``lanes.write_codes``."""
-
-    def write(b: Any, m0: Any, m1: Any, m2: Any, m3: Any, codes: Any, size: Any) -> None:
-        _write_unpacked_codes(b, (m0, m1, m2, m3), codes, size)
-
-    return inlined(6, write)(typingctx)
-
-
 # --- statistics ------------------------------------------------------------------------------------------------------
 
 
-def _write_moments(b: Any, z: Any, step: Any, rows: Any, pivot: Any, total: Any, square: Any) -> None:
+@instructions()
+def add_moments(b: Any, z: Any, step: Any, rows: Any, pivot: Any, total: Any, square: Any) -> None:
+    """total += Σ (z − pivot), square += Σ (z − pivot)², in float64, over so many rows."""
     middle = b.fpext(load(b, pivot, FLOATS), _DOUBLES)
     sums = _variable(b, load(b, total, _DOUBLES, align=8))
     squares = _variable(b, load(b, square, _DOUBLES, align=8))
@@ -124,16 +112,13 @@ def _write_moments(b: Any, z: Any, step: Any, rows: Any, pivot: Any, total: Any,
     store(b, b.load(squares), square, align=8)
 
 
-@intrinsic
-def add_moments(typingctx: Any, z: Any, step: Any, rows: Any, pivot: Any, total: Any, square: Any) -> Any:
-    """total += Σ (z − pivot), square += Σ (z − pivot)², in float64, over so many rows."""
-    return inlined(6, _write_moments)(typingctx)
-
-
 # --- encoder ---------------------------------------------------------------------------------------------------------
 
 
-def _write_encode(b: Any, a: Any, spikes: Any, step: Any, steps: Any, constants: Any, vectors: Any) -> None:
+@instructions()
+def encode(b: Any, a: Any, spikes: Any, step: Any, steps: Any, constants: Any, vectors: Any) -> None:
+    """Soft-reset integrate-and-fire under the constant excitation of one sample; a time step's spikes are ``step``
+    apart. Constants: threshold, and what a spike subtracts."""
     threshold, subtract = (_broadcast(b, constants, i) for i in range(2))
     with cgutils.for_range(b, vectors) as column:
         excitation = load(b, _along(b, a, column.index, number(ROW)), FLOATS)
@@ -142,41 +127,31 @@ def _write_encode(b: Any, a: Any, spikes: Any, step: Any, steps: Any, constants:
             h = b.fadd(b.load(potential), excitation)
             fired = b.fcmp_ordered(">", h, threshold)
             b.store(b.fsub(h, b.select(fired, subtract, _ZERO)), potential)
-            place = b.add(_along(b, spikes, time.index, step), column.index)
-            store(b, b.bitcast(fired, _BYTE), place, align=1)
+            place = _along(b, _along(b, spikes, time.index, step), column.index, number(BYTES))
+            store(b, b.bitcast(fired, _SPIKES), place, align=1)
 
 
-@intrinsic
-def encode(typingctx: Any, a: Any, spikes: Any, step: Any, steps: Any, constants: Any, vectors: Any) -> Any:
-    """Soft-reset integrate-and-fire under the constant excitation of one sample; a time step's spikes are ``step``
-    apart. Constants: threshold, and what a spike subtracts."""
-    return inlined(6, _write_encode)(typingctx)
-
-
-def _write_counts(b: Any, spikes: Any, step: Any, steps: Any, counts: Any, size: Any) -> None:
+@instructions()
+def count_spikes(b: Any, spikes: Any, step: Any, steps: Any, counts: Any, size: Any) -> None:
+    """How often each neuron of one sample fired, as floats."""
     with cgutils.for_range(b, size) as column:
         total = _variable(b, _ZERO)
         with cgutils.for_range(b, steps) as time:
-            byte = load(b, b.add(_along(b, spikes, time.index, step), column.index), _BYTE, align=1)
-            b.store(b.fadd(b.load(total), b.select(b.bitcast(byte, _FLAGS), _ONE, _ZERO)), total)
+            place = _along(b, _along(b, spikes, time.index, step), column.index, number(BYTES))
+            fired = b.bitcast(load(b, place, _SPIKES, align=1), _FLAGS)
+            b.store(b.fadd(b.load(total), b.select(fired, _ONE, _ZERO)), total)
         store(b, b.load(total), _along(b, counts, column.index, number(ROW)))
-
-
-@intrinsic
-def count_spikes(typingctx: Any, spikes: Any, step: Any, steps: Any, counts: Any, size: Any) -> Any:
-    """How often each neuron of one sample fired, as floats."""
-    return inlined(5, _write_counts)(typingctx)
 
 
 # --- leaky integrate-and-fire, with or without a synaptic current ----------------------------------------------------
 
 
 class _Neurons:
-    """The recurrence of one vector of neurons; constants: decay of the current, decay of the potential, threshold."""
+    """The recurrence of one vector of neurons; constants: threshold, decay of the current, decay of the potential."""
 
     def __init__(self, b: Any, constants: Any, scale: Any, shift: Any) -> None:
         self.b = b
-        self.current_decay, self.decay, self.threshold = (_broadcast(b, constants, i) for i in range(3))
+        self.threshold, self.current_decay, self.decay = (_broadcast(b, constants, i) for i in range(3))
         self.scale, self.shift = load(b, scale, FLOATS), load(b, shift, FLOATS)
 
     def begin(self) -> None:
@@ -190,51 +165,47 @@ class _Neurons:
         h = b.fadd(b.fmul(self.decay, b.load(self.potential)), current)
         fired = b.fcmp_ordered(">", h, self.threshold)
         b.store(current, self.current)
-        b.store(b.select(fired, _ZERO, h), self.potential)
+        # zero, but for an infinite potential, which the pure step makes NaN
+        b.store(b.select(fired, b.fsub(h, h), h), self.potential)
         return h, fired
 
 
-def _write_fire(
+@instructions()
+def fire(
     b: Any, z: Any, row: Any, steps: Any, batch: Any, scale: Any, shift: Any, constants: Any, spikes: Any, size: Any
 ) -> None:
+    """One vector of neurons for the whole batch: products z, ``row`` bytes apart, to spikes, ``size`` bytes apart."""
     neurons = _Neurons(b, constants, scale, shift)
     with cgutils.for_range(b, batch) as sample:
         neurons.begin()
         with cgutils.for_range(b, steps) as time:
             index = _along(b, sample.index, time.index, batch)
             _, fired = neurons.step(load(b, _along(b, z, index, row), FLOATS))
-            store(b, b.bitcast(fired, _BYTE), _along(b, spikes, index, size), align=1)
+            store(b, b.bitcast(fired, _SPIKES), _along(b, spikes, index, size), align=1)
 
 
-@intrinsic
-def fire(
-    typingctx: Any, z: Any, row: Any, steps: Any, batch: Any, scale: Any, shift: Any, constants: Any, spikes: Any,
-    size: Any,
-) -> Any:  # fmt: skip
-    """One vector of neurons for the whole batch: products z, ``row`` bytes apart, to spikes, ``size`` bytes apart."""
-    return inlined(9, _write_fire)(typingctx)
+def _slope(b: Any, h: Any, threshold: Any, size: Any, surrogate: int) -> Any:
+    signed = b.bitcast(b.fsub(h, threshold), INTS)
+    distance = b.bitcast(b.and_(signed, ir.Constant(INTS, [0x7FFFFFFF] * LANES)), FLOATS)
+    if surrogate == RECTANGLE:
+        height = b.fdiv(_ONE, b.fadd(size, size))
+        return b.select(b.fcmp_ordered("<=", distance, size), height, _ZERO)
+    slope = b.fsub(_ONE, b.fdiv(distance, size))
+    return b.fdiv(b.select(b.fcmp_ordered(">", slope, _ZERO), slope, _ZERO), size)
 
 
-def fire_backward(surrogate: int) -> Any:
+@instructions()
+def fire_backward(
+    b: Any, surrogate: Any, z: Any, row: Any, steps: Any, batch: Any, first: Any, samples: Any, scale: Any, shift: Any,
+    center: Any, constants: Any, grad: Any, grad_row: Any, grad_time: Any, potentials: Any, grad_y: Any, y_row: Any,
+    total: Any, product: Any,
+) -> None:  # fmt: skip
     """The gradient of ``fire`` for one vector of neurons and the samples from ``first``, so many."""
+    neurons = _Neurons(b, constants, scale, shift)
+    middle, size = load(b, center, FLOATS), _broadcast(b, constants, 3)
+    sums, products = _variable(b, _ZERO), _variable(b, _ZERO)
 
-    def slope_of(b: Any, h: Any, threshold: Any, size: Any) -> Any:
-        signed = b.bitcast(b.fsub(h, threshold), INTS)
-        distance = b.bitcast(b.and_(signed, ir.Constant(INTS, [0x7FFFFFFF] * LANES)), FLOATS)
-        if surrogate == RECTANGLE:
-            height = b.fdiv(_ONE, b.fadd(size, size))
-            return b.select(b.fcmp_ordered("<=", distance, size), height, _ZERO)
-        slope = b.fsub(_ONE, b.fdiv(distance, size))
-        return b.fdiv(b.select(b.fcmp_ordered(">", slope, _ZERO), slope, _ZERO), size)
-
-    def write(
-        b: Any, z: Any, row: Any, steps: Any, batch: Any, first: Any, samples: Any, scale: Any, shift: Any, center: Any,
-        constants: Any, grad: Any, grad_row: Any, grad_time: Any, potentials: Any, grad_y: Any, y_row: Any, total: Any,
-        product: Any,
-    ) -> None:  # fmt: skip
-        neurons = _Neurons(b, constants, scale, shift)
-        middle, size = load(b, center, FLOATS), _broadcast(b, constants, 3)
-        sums, products = _variable(b, _ZERO), _variable(b, _ZERO)
+    def write(kind: int) -> None:
         with cgutils.for_range(b, samples) as sample:
             place = b.add(first, sample.index)
             neurons.begin()
@@ -247,10 +218,10 @@ def fire_backward(surrogate: int) -> Any:
             with cgutils.for_range(b, steps) as time:
                 t = _backwards(b, steps, time.index)
                 h = load(b, _along(b, potentials, t, number(ROW)), FLOATS)
-                slope = slope_of(b, h, neurons.threshold, size)
+                slope = _slope(b, h, neurons.threshold, size, kind)
                 grad_spike = load(b, _along(b, mine, t, grad_time), FLOATS)
                 to_v = b.load(grad_v)
-                kept = b.select(b.fcmp_ordered(">", h, neurons.threshold), _ZERO, to_v)
+                kept = b.select(b.fcmp_ordered(">", h, neurons.threshold), b.fsub(to_v, to_v), to_v)
                 grad_h = b.fadd(kept, b.fmul(b.fsub(grad_spike, b.fmul(to_v, h)), slope))
                 grad_current = b.fadd(grad_h, b.load(grad_c))
                 b.store(b.fmul(neurons.decay, grad_h), grad_v)
@@ -260,26 +231,22 @@ def fire_backward(surrogate: int) -> Any:
                 distance = b.fsub(load(b, _along(b, z, index, row), FLOATS), middle)
                 b.store(b.fadd(b.load(sums), grad_current), sums)
                 b.store(b.fadd(b.load(products), b.fmul(grad_current, distance)), products)
-        store(b, b.load(sums), total)
-        store(b, b.load(products), product)
 
-    implementation = inlined(18, write)
-
-    @intrinsic
-    def backward(
-        typingctx: Any, z: Any, row: Any, steps: Any, batch: Any, first: Any, samples: Any, scale: Any, shift: Any,
-        center: Any, constants: Any, grad: Any, grad_row: Any, grad_time: Any, potentials: Any, grad_y: Any, y_row: Any,
-        total: Any, product: Any,
-    ) -> Any:  # fmt: skip
-        return implementation(typingctx)
-
-    return backward
+    with b.if_else(b.icmp_signed("==", surrogate, number(RECTANGLE))) as (rectangle, triangle):
+        with rectangle:
+            write(RECTANGLE)
+        with triangle:
+            write(TRIANGLE)
+    store(b, b.load(sums), total)
+    store(b, b.load(products), product)
 
 
-def _write_finish(
+@instructions()
+def finish(
     b: Any, z: Any, row: Any, steps: Any, batch: Any, scale: Any, center: Any, constant: Any, slope: Any, grad_y: Any,
     y_row: Any, over_time: Any,
 ) -> None:  # fmt: skip
+    """grad_z = grad_y·scale + constant + slope·(z − center) in place of grad_y, and its sum over time."""
     factor, middle, offset, pull = (load(b, address, FLOATS) for address in (scale, center, constant, slope))
     with cgutils.for_range(b, batch) as sample:
         total = _variable(b, _ZERO)
@@ -292,12 +259,3 @@ def _write_finish(
             store(b, grad_z, here)
             b.store(b.fadd(b.load(total), grad_z), total)
         store(b, b.load(total), _along(b, over_time, sample.index, y_row))
-
-
-@intrinsic
-def finish(
-    typingctx: Any, z: Any, row: Any, steps: Any, batch: Any, scale: Any, center: Any, constant: Any, slope: Any,
-    grad_y: Any, y_row: Any, over_time: Any,
-) -> Any:  # fmt: skip
-    """grad_z = grad_y·scale + constant + slope·(z − center) in place of grad_y, and its sum over time."""
-    return inlined(11, _write_finish)(typingctx)

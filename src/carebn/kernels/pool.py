@@ -1,9 +1,9 @@
-"""Run a compiled kernel on the threads that torch already owns.
+"""Run a compiled kernel on the threads that torch already owns, and hear what it reports.
 
-A kernel is a numba ``cfunc`` that takes the address of a table of 64-bit integers: addresses and sizes. Numba's own
-thread pool would be a second set of spinning threads beside torch's, and two such pools on the same cores slow each
-other down several times over. So a kernel is handed to the OpenMP runtime that torch itself loaded: same threads, no
-second pool, and ``torch.set_num_threads`` is obeyed. Where that runtime cannot be found the kernel runs serially.
+Numba's own thread pool would be a second set of spinning threads beside torch's, and two such pools on the same cores
+slow each other down several times over. So a kernel is handed to the OpenMP runtime that torch itself loaded: same
+threads, no second pool, and ``torch.set_num_threads`` is obeyed. Where that runtime cannot be found the kernel runs
+serially.
 
 Work is cut into a fixed number of blocks, whatever the number of threads, and every block writes its own partial sums.
 So the results do not depend on the number of threads.
@@ -19,11 +19,11 @@ import torch
 from llvmlite import ir
 
 from carebn.kernels.jit import carray, cfunc, int64, intrinsic, njit, types
+from carebn.kernels.tables import KernelFault, Table
 
 BLOCKS = 16  # pieces of work per kernel call; fixed, so that sums are added in the same order on any thread count
-# Table entries that belong to this file: the addresses of omp_get_thread_num, omp_get_num_threads and GOMP_barrier, or
-# zeros when the kernel runs on one thread.
-HEADER = 3
+# What a thread reports when it has come to its end, and what it may have noticed.
+FINISHED, NOT_FINITE, NOT_BINARY = 1, 2, 4
 
 
 @intrinsic
@@ -37,71 +37,80 @@ def pointer_to(typingctx: Any, address: Any, like: Any) -> Any:
     return pointer(types.int64, like), codegen
 
 
-@intrinsic
-def call_for_int(typingctx: Any, address: Any) -> Any:
-    """Call the C function ``int f(void)`` at the int64 ``address``."""
+def _caller(returns: Any, kind: Any) -> Any:
+    @intrinsic
+    def call(typingctx: Any, address: Any) -> Any:
+        """Call the C function without arguments at the int64 ``address``."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        function = ir.FunctionType(ir.IntType(32), [])
-        return builder.call(builder.inttoptr(args[0], function.as_pointer()), [])
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            result = builder.call(builder.inttoptr(args[0], ir.FunctionType(kind, []).as_pointer()), [])
+            return context.get_dummy_value() if returns is types.none else result
 
-    return types.int32(types.int64), codegen
+        return returns(types.int64), codegen
+
+    return call
 
 
-@intrinsic
-def call_for_nothing(typingctx: Any, address: Any) -> Any:
-    """Call the C function ``void f(void)`` at the int64 ``address``."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        function = ir.FunctionType(ir.VoidType(), [])
-        builder.call(builder.inttoptr(args[0], function.as_pointer()), [])
-        return context.get_dummy_value()
-
-    return types.none(types.int64), codegen
+call_for_int = _caller(types.int32, ir.IntType(32))
+call_for_nothing = _caller(types.none, ir.VoidType())
 
 
 @njit
-def read_table(table: int, at: int, entries: int) -> Any:
-    """Inside a kernel: so many entries of its table, from the one numbered ``at``."""
-    start = HEADER + at
-    return carray(pointer_to(table, int64(0)), (start + entries,))[start:]
+def array_at(address: int, shape: Any, one: Any) -> Any:
+    """Inside a kernel: the array at this address, of values like ``one``."""
+    return carray(pointer_to(address, one), shape)
 
 
 @njit
-def my_blocks(table: int) -> Any:
-    """Inside a kernel: the blocks that this thread works on."""
-    header = carray(pointer_to(table, int64(0)), (HEADER,))
-    if header[0] == 0:
-        return range(0, BLOCKS, 1)
-    return range(call_for_int(header[0]), BLOCKS, call_for_int(header[1]))
-
-
-@njit
-def my_number(table: int) -> int:
+def my_number(t: Any) -> Any:
     """Inside a kernel: which of the threads this is."""
-    header = carray(pointer_to(table, int64(0)), (HEADER,))
-    return 0 if header[0] == 0 else int64(call_for_int(header[0]))
+    return int64(0) if t.thread_number == 0 else int64(call_for_int(t.thread_number))
 
 
 @njit
-def i_am_first(table: int) -> bool:
+def my_part(t: Any, scratch: int, size: int) -> Any:
+    """Inside a kernel: the address of this thread's part of a scratch field, ``size`` bytes a thread."""
+    return scratch + my_number(t) * size
+
+
+@njit
+def my_blocks(t: Any) -> Any:
+    """Inside a kernel: the blocks that this thread works on."""
+    return range(my_number(t), BLOCKS, int64(1) if t.thread_count == 0 else int64(call_for_int(t.thread_count)))
+
+
+@njit
+def rows_of(block: int, batch: int) -> Any:
+    """The rows of one block."""
+    size = (batch + BLOCKS - 1) // BLOCKS
+    return range(min(block * size, batch), min((block + 1) * size, batch))
+
+
+@njit
+def i_am_first(t: Any) -> bool:
     """Inside a kernel: whether this thread does the work that only one may do."""
-    return bool(my_number(table) == 0)
+    return bool(my_number(t) == 0)
 
 
 @njit
-def wait_for_all(table: int) -> None:
+def wait_for_all(t: Any) -> None:
     """Inside a kernel: go on when every thread has come this far."""
-    header = carray(pointer_to(table, int64(0)), (HEADER,))
-    if header[0] != 0:
-        call_for_nothing(header[2])
+    if t.barrier != 0:
+        call_for_nothing(t.barrier)
+
+
+@njit
+def leave(t: Any, noticed: int) -> None:
+    """The last thing a thread does: report, and how many there are."""
+    report = array_at(t.report, (2 + my_number(t),), int64(0))
+    report[1 + my_number(t)] = FINISHED | noticed
+    if i_am_first(t):
+        report[0] = 1 if t.thread_count == 0 else call_for_int(t.thread_count)
 
 
 class _OpenMP(NamedTuple):
     parallel: Callable[..., None]
-    thread_number: int  # addresses of the C functions
-    thread_count: int
-    barrier: int
+    functions: tuple[int, int, int]  # addresses: thread number, thread count, barrier
 
 
 @cache
@@ -118,37 +127,53 @@ def _openmp() -> _OpenMP | None:
         try:
             library = ctypes.CDLL(path)
             parallel = library.GOMP_parallel
-            number = ctypes.cast(library.omp_get_thread_num, ctypes.c_void_p).value
-            count = ctypes.cast(library.omp_get_num_threads, ctypes.c_void_p).value
-            barrier = ctypes.cast(library.GOMP_barrier, ctypes.c_void_p).value
+            found = [
+                ctypes.cast(function, ctypes.c_void_p).value
+                for function in (library.omp_get_thread_num, library.omp_get_num_threads, library.GOMP_barrier)
+            ]
         except (OSError, AttributeError):
             continue
+        number, count, barrier = found
         if number and count and barrier:
             parallel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
             parallel.restype = None
-            return _OpenMP(parallel, number, count, barrier)
+            return _OpenMP(parallel, (number, count, barrier))
     return None
 
 
-@cache
-def _compiled(kernel: Callable[[int], None]) -> Any:
-    """Compiled on first use, and kept on disk for the next process."""
-    return cfunc(types.void(types.int64), cache=True)(kernel)
+class Kernel:
+    """A compiled function and its table; compiled for a precision when first used, and kept on disk."""
 
+    def __init__(self, name: str, table: Table, entries: dict[torch.dtype, Callable[[int], None]]) -> None:
+        self.name, self.table, self._entries = name, table, entries
+        self._compiled: dict[torch.dtype, Any] = {}
 
-def run(kernel: Callable[[int], None], *entries: int) -> None:
-    """Run ``kernel`` on torch's threads with a table of these entries."""
-    openmp = _openmp()
-    threads = torch.get_num_threads() if openmp else 1
-    if threads == 1 or openmp is None:
-        run_serially(kernel, *entries)
-    else:
-        header = openmp.thread_number, openmp.thread_count, openmp.barrier
-        table = (ctypes.c_int64 * (HEADER + len(entries)))(*header, *entries)
-        openmp.parallel(_compiled(kernel).address, ctypes.addressof(table), threads, 0)
+    def compiled(self, dtype: torch.dtype) -> Any:
+        if dtype not in self._compiled:
+            self._compiled[dtype] = cfunc(types.void(types.int64))(self._entries[dtype])
+        return self._compiled[dtype]
 
-
-def run_serially(kernel: Callable[[int], None], *entries: int) -> None:
-    """Run ``kernel`` on this thread: for small work."""
-    table = (ctypes.c_int64 * (HEADER + len(entries)))(0, 0, 0, *entries)
-    _compiled(kernel).ctypes(ctypes.addressof(table))
+    def __call__(self, dtype: torch.dtype, *, serially: bool = False, **fields: Any) -> int:
+        """Run it on torch's threads, or for small work on this one alone; what the threads noticed."""
+        function = self.compiled(dtype)
+        openmp = None if serially else _openmp()
+        threads = torch.get_num_threads() if openmp else 1
+        report = (ctypes.c_int64 * (1 + threads))()
+        several = openmp is not None and threads > 1
+        functions = openmp.functions if openmp is not None and several else (0, 0, 0)
+        table = self.table.fill((*functions, ctypes.addressof(report)), threads, dtype, fields)
+        if openmp is not None and several:
+            openmp.parallel(function.address, table.address, threads, 0)
+        else:
+            function.ctypes(table.address)
+        team, *said = report
+        noticed = 0
+        for word in said[:team]:
+            if not word & FINISHED:
+                team = 0
+            noticed |= word
+        if team == 0:
+            raise KernelFault(
+                f"the compiled kernel {self.name} did not come to its end; what it wrote is not to be used"
+            )
+        return noticed & ~FINISHED

@@ -1,18 +1,21 @@
 """Products with spikes: by look-up where that is faster, else dense; without gradients of their own."""
 
-import ctypes
-
 import torch
 from torch import Tensor, nn
 
 from carebn.kernels.entries import KERNELS
 from carebn.kernels.lanes import AT_ONCE, BITS, LANES, WIDEST
-from carebn.kernels.pool import BLOCKS, run
+from carebn.kernels.pool import BLOCKS, NOT_BINARY
 
 
 def whole(size: int, unit: int) -> int:
     """Filled up to whole units."""
     return -(-size // unit) * unit
+
+
+def new(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Room for a kernel's result: on the CPU and of this precision, whatever torch's defaults are."""
+    return torch.empty(shape, dtype=dtype, device="cpu")
 
 
 def _worth_looking_up(samples: int, inputs: int, outputs: int, dtype: torch.dtype) -> bool:
@@ -23,21 +26,17 @@ def _worth_looking_up(samples: int, inputs: int, outputs: int, dtype: torch.dtyp
 def spike_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, bool]:
     """x [M, K] · Wᵀ + bias, without a gradient; also whether it was found that all of x is 0 or 1."""
     (samples, inputs), outputs = x.shape, weight.shape[0]
-    if _worth_looking_up(samples, inputs, outputs, x.dtype) and weight.is_contiguous():
-        x = x.contiguous()
+    if _worth_looking_up(samples, inputs, outputs, x.dtype):
         groups = -(-inputs // BITS)
-        padded = whole(groups, AT_ONCE)
-        columns = whole(outputs, LANES)
-        codes = torch.empty(samples, padded, dtype=torch.uint16)
-        wide = torch.empty(BITS * groups + 1, columns)
-        z = torch.empty(samples, columns)
-        flags = (ctypes.c_int64 * BLOCKS)()
-        run(
-            KERNELS[x.dtype]["spike_product"], 0,
-            samples, inputs, outputs, padded, x.data_ptr(), weight.data_ptr(), 0 if bias is None else bias.data_ptr(),
-            codes.data_ptr(), wide.data_ptr(), z.data_ptr(), ctypes.addressof(flags),
+        padded, columns, wide_rows = whole(groups, AT_ONCE), whole(outputs, LANES), BITS * groups + 1
+        z = new(samples, columns)
+        noticed = KERNELS["spike_product"](
+            torch.float32,
+            samples=samples, inputs=inputs, outputs=outputs, groups=padded, columns=columns, wide_rows=wide_rows,
+            x=x.contiguous(), weight=weight, bias=bias, codes=new(samples, padded, dtype=torch.uint16),
+            wide=new(wide_rows, columns), z=z, flags=new(BLOCKS, dtype=torch.int64),
         )  # fmt: skip
-        if all(flags):
+        if not noticed & NOT_BINARY:
             return (z if columns == outputs else z[:, :outputs].contiguous()), True
     return nn.functional.linear(x, weight, bias), False
 
@@ -48,14 +47,14 @@ def weight_gradient(grad: Tensor, x: Tensor, spikes: bool) -> Tensor:
     if not (spikes and _worth_looking_up(samples, inputs, outputs, x.dtype)):
         return grad.t() @ x
     columns = whole(outputs, LANES)
-    if columns > outputs:
-        grad = nn.functional.pad(grad, (0, columns - outputs))
-    vectors = columns // LANES
-    slabs = max(-(-vectors // WIDEST), min(vectors, torch.get_num_threads()))  # one for every thread at least
-    codes = torch.empty(whole(samples, BITS * AT_ONCE) // BITS, inputs, dtype=torch.uint16)
-    result = torch.empty(outputs, inputs)
-    run(
-        KERNELS[x.dtype]["spike_weight_gradient"], 0,
-        samples, inputs, outputs, slabs, x.data_ptr(), grad.data_ptr(), codes.data_ptr(), result.data_ptr(),
+    grad = nn.functional.pad(grad, (0, columns - outputs)) if columns > outputs else grad.contiguous()
+    vectors, code_rows = columns // LANES, whole(samples, BITS * AT_ONCE) // BITS
+    result = new(outputs, inputs)
+    KERNELS["spike_weight_gradient"](
+        torch.float32,
+        samples=samples, inputs=inputs, outputs=outputs, columns=columns, code_rows=code_rows,
+        slabs=max(-(-vectors // WIDEST), min(vectors, torch.get_num_threads())),  # one for every thread at least
+        x=x.contiguous(), grad=grad, codes=new(code_rows, inputs, dtype=torch.uint16), result=result,
+        silence=new(max(inputs, columns)).zero_(),
     )  # fmt: skip
     return result

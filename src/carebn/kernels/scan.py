@@ -17,24 +17,44 @@ precision at hand: every other constant is made from it, because a plain literal
 from typing import Any
 
 import numpy as np
+import torch
 
-from carebn.kernels.jit import carray, float64, njit
-from carebn.kernels.pool import BLOCKS, my_blocks, pointer_to, read_table
+from carebn.kernels.jit import float64, njit
+from carebn.kernels.pool import BLOCKS, array_at, my_blocks, my_part, rows_of
+from carebn.kernels.tables import INT, REAL, Array, Scratch, Table
 
+LIF, DN = 0, 1  # the families of neurons
 WIDTH = 256
 RECTANGLE, TRIANGLE, SIGMOID, TANH = 0, 1, 2, 3
 
-
-@njit
-def array_at(address: int, shape: Any, one: Any) -> Any:
-    return carray(pointer_to(address, one), shape)
-
-
-@njit
-def rows_of(block: int, batch: int) -> Any:
-    """The rows of one block."""
-    size = (batch + BLOCKS - 1) // BLOCKS
-    return range(min(block * size, batch), min((block + 1) * size, batch))
+_NEURON: dict[str, Any] = {  # its family, and its constants; the last is the surrogate's size
+    "family": INT, "constants": INT, "neuron": Array(REAL, "constants"),
+}  # fmt: skip
+_SCAN: dict[str, Any] = {
+    "steps": INT, "batch": INT, "features": INT, "z_steps": INT, "s_steps": INT,
+    "z": Array(REAL, "z_steps, batch, features"), "scale": Array(REAL, "s_steps, features"),
+}  # fmt: skip
+MOMENTS = Table(
+    steps=INT, batch=INT, features=INT, groups=INT,
+    z=Array(REAL, "steps, batch, features"), sums=Array(torch.float64, f"2, {BLOCKS}, groups, features"),
+)  # fmt: skip
+FIRE = Table(
+    **_NEURON, **_SCAN,
+    shift=Array(REAL, "s_steps, features"), spikes=Array(REAL, "steps, batch, features"),
+    state=Scratch(REAL, f"6, {WIDTH}"),
+)  # fmt: skip
+FIRE_BACKWARD = Table(
+    **_NEURON, **_SCAN, surrogate=INT, g_steps=INT,
+    shift=Array(REAL, "s_steps, features"), center=Array(REAL, "s_steps, features"),
+    grad_spikes=Array(REAL, "g_steps, batch, features"), grad_y=Array(REAL, "steps, batch, features"),
+    sums=Array(REAL, f"2, {BLOCKS}, s_steps, features"),
+    state=Scratch(REAL, f"steps + 6, {WIDTH}"),
+)  # fmt: skip
+FINISH = Table(
+    **_SCAN, k_steps=INT,
+    center=Array(REAL, "k_steps, features"), constant=Array(REAL, "k_steps, features"),
+    slope=Array(REAL, "k_steps, features"), grad_y=Array(REAL, "steps, batch, features"),
+)  # fmt: skip
 
 
 @njit
@@ -71,68 +91,49 @@ def _moments_row(z: Any, pivot: Any, total: Any, square: Any) -> None:
 
 
 @njit
-def moments(table: int, at: int, one: Any) -> None:
+def moments(t: Any, one: Any) -> int:
     """Per block: the sums of (z - pivot) and (z - pivot)², in float64; the pivot is the first sample.
 
     One float64 pass is exact enough for float32 input of any mean, and does not overflow at 1e30.
     """
-    steps, batch, features, per_step, z_, total_, square_ = read_table(table, at, 7)
-    groups = steps if per_step else 1
-    z = array_at(z_, (steps, batch, features), one)
-    total = array_at(total_, (BLOCKS, groups, features), float64(0))
-    square = array_at(square_, (BLOCKS, groups, features), float64(0))
-    for block in my_blocks(table):
-        total[block] = 0
-        square[block] = 0
-        for t in range(steps):
-            g = t if per_step else 0
-            for b in rows_of(block, batch):
-                _moments_row(z[t, b], z[g, 0], total[block, g], square[block, g])
+    z = array_at(t.z, (t.steps, t.batch, t.features), one)
+    sums = array_at(t.sums, (2, BLOCKS, t.groups, t.features), float64(0))
+    for block in my_blocks(t):
+        sums[:, block] = 0
+        for step in range(t.steps):
+            g = step if t.groups > 1 else 0
+            for b in rows_of(block, t.batch):
+                _moments_row(z[step, b], z[g, 0], sums[0, block, g], sums[1, block, g])
+    return 0
 
 
-# --- leaky integrate-and-fire, with or without a synaptic current ----------------------------------------------------
-# LIF is CLIF with a current that is forgotten at once: 0·C + y.
+# --- neurons ---------------------------------------------------------------------------------------------------------
+# Each family is two functions of one row and one step. ``potential`` integrates: from the potentials before (not yet
+# reset) and the state of the neurons, some rows that start at zero, to the potentials after. ``pull`` goes back: what
+# the step after said is in the same rows. The first constant is the threshold. An infinite potential is NaN after
+# the reset, h − h, as the pure step has it: h·(1 − 1).
 
 
 @njit
-def lif_row(
-    z: Any, scale: Any, shift: Any, c: Any, v: Any, out: Any, current_decay: Any, decay: Any, threshold: Any, one: Any
+def lif_potential(
+    z: Any, scale: Any, shift: Any, state: Any, before: Any, after: Any, constants: Any, one: Any
 ) -> None:
-    zero = one - one
+    """With or without a synaptic current: LIF is CLIF with a current that is forgotten at once, 0·C + y."""
+    threshold, current_decay, decay = constants[0], constants[1], constants[2]
+    c = state[0]
     for f in range(z.size):
         current = current_decay * c[f] + (z[f] * scale[f] + shift[f])
-        h = decay * v[f] + current
+        kept = before[f] - before[f] if before[f] > threshold else before[f]
         c[f] = current
-        v[f] = zero if h > threshold else h
-        out[f] = one if h > threshold else zero
+        after[f] = decay * kept + current
 
 
 @njit
-def _lif_potential_row(
-    z: Any, scale: Any, shift: Any, c: Any, v: Any, h: Any, current_decay: Any, decay: Any, threshold: Any, one: Any
+def _lif_pull(
+    h: Any, before: Any, slope: Any, grad_spike: Any, state: Any, grad_y: Any, constants: Any, one: Any
 ) -> None:
-    zero = one - one
-    for f in range(z.size):
-        current = current_decay * c[f] + (z[f] * scale[f] + shift[f])
-        potential = decay * v[f] + current
-        c[f] = current
-        v[f] = zero if potential > threshold else potential
-        h[f] = potential
-
-
-@njit
-def _lif_backward_row(
-    h: Any,
-    slope: Any,
-    grad_spike: Any,
-    grad_v: Any,
-    grad_c: Any,
-    grad_y: Any,
-    current_decay: Any,
-    decay: Any,
-    threshold: Any,
-    one: Any,
-) -> None:
+    threshold, current_decay, decay = constants[0], constants[1], constants[2]
+    grad_c, grad_v = state[0], state[1]
     zero = one - one
     for f in range(h.size):
         kept = zero if h[f] > threshold else one
@@ -144,26 +145,75 @@ def _lif_backward_row(
 
 
 @njit
-def lif_forward(table: int, at: int, one: Any) -> None:
-    steps, batch, features, z_steps, s_steps, z_, scale_, shift_, out_, parameters_ = read_table(table, at, 10)
-    z = array_at(z_, (z_steps, batch, features), one)
-    scale = array_at(scale_, (s_steps, features), one)
-    shift = array_at(shift_, (s_steps, features), one)
-    out = array_at(out_, (steps, batch, features), one)
-    current_decay, decay, threshold = array_at(parameters_, (3,), one)
-    c = np.empty(WIDTH, z.dtype)
-    v = np.empty(WIDTH, z.dtype)
-    for block in my_blocks(table):
-        for b in rows_of(block, batch):
-            for f0 in range(0, features, WIDTH):
-                f1 = min(f0 + WIDTH, features)
-                c[:] = 0
-                v[:] = 0
-                for t in range(steps):
-                    tz = t if z_steps > 1 else 0
-                    ts = t if s_steps > 1 else 0
-                    lif_row(z[tz, b, f0:f1], scale[ts, f0:f1], shift[ts, f0:f1], c, v, out[t, b, f0:f1],
-                             current_decay, decay, threshold, one)  # fmt: skip
+def dn_potential(z: Any, scale: Any, shift: Any, state: Any, before: Any, after: Any, constants: Any, one: Any) -> None:
+    threshold, current_decay = constants[0], constants[1]
+    theta_v, theta_u, theta_r, theta_s = constants[2], constants[3], constants[4], constants[5]
+    c, u = state[0], state[1]
+    zero = one - one
+    for f in range(z.size):
+        current = current_decay * c[f] + (z[f] * scale[f] + shift[f])
+        fired = before[f] > threshold
+        v_reset = before[f] - before[f] + theta_r if fired else before[f]
+        u_reset = u[f] + (theta_s if fired else zero)
+        c[f] = current
+        after[f] = v_reset + (v_reset * v_reset - v_reset - u_reset + current)
+        u[f] = u_reset + (theta_v * v_reset - theta_u * u_reset)
+
+
+@njit
+def _dn_pull(
+    h: Any, before: Any, slope: Any, grad_spike: Any, state: Any, grad_y: Any, constants: Any, one: Any
+) -> None:
+    """``grad_fired`` is what the step after says of this step's spike."""
+    threshold, current_decay = constants[0], constants[1]
+    theta_v, theta_u, theta_r, theta_s = constants[2], constants[3], constants[4], constants[5]
+    grad_c, grad_h, grad_u, grad_fired = state[0], state[1], state[2], state[3]
+    for f in range(h.size):
+        fired = before[f] > threshold
+        v_reset = before[f] - before[f] + theta_r if fired else before[f]
+        to_h = grad_h[f] + (grad_spike[f] + grad_fired[f]) * slope[f]
+        to_v_reset = to_h * (v_reset + v_reset) + grad_u[f] * theta_v
+        to_u_reset = grad_u[f] - grad_u[f] * theta_u - to_h
+        grad_current = to_h + grad_c[f]
+        grad_h[f] = to_v_reset - to_v_reset if fired else to_v_reset
+        grad_u[f] = to_u_reset
+        grad_fired[f] = to_v_reset * (theta_r - before[f]) + to_u_reset * theta_s
+        grad_c[f] = current_decay * grad_current
+        grad_y[f] = grad_current
+
+
+# --- over time -------------------------------------------------------------------------------------------------------
+
+
+def _forward_of(potential: Any) -> Any:
+    @njit
+    def forward(t: Any, one: Any) -> None:
+        steps, batch, features, z_steps, s_steps = t.steps, t.batch, t.features, t.z_steps, t.s_steps
+        zero = one - one
+        z = array_at(t.z, (z_steps, batch, features), one)
+        scale = array_at(t.scale, (s_steps, features), one)
+        shift = array_at(t.shift, (s_steps, features), one)
+        out = array_at(t.spikes, (steps, batch, features), one)
+        constants = array_at(t.neuron, (t.constants,), one)
+        threshold = constants[0]
+        state = array_at(my_part(t, t.state, 6 * WIDTH * z.itemsize), (6, WIDTH), one)
+        for block in my_blocks(t):
+            for b in rows_of(block, batch):
+                for f0 in range(0, features, WIDTH):
+                    f1 = min(f0 + WIDTH, features)
+                    state[:5] = 0
+                    for step in range(steps):
+                        tz = step if z_steps > 1 else 0
+                        ts = step if s_steps > 1 else 0
+                        before, after = state[4 + step % 2], state[4 + (step + 1) % 2]  # they take turns
+                        potential(
+                            z[tz, b, f0:f1], scale[ts, f0:f1], shift[ts, f0:f1], state, before, after, constants, one
+                        )
+                        spikes = out[step, b, f0:f1]
+                        for f in range(spikes.size):
+                            spikes[f] = one if after[f] > threshold else zero
+
+    return forward
 
 
 @njit
@@ -173,179 +223,67 @@ def _accumulate_row(grad_y: Any, z: Any, center: Any, total: Any, product: Any) 
         product[f] += grad_y[f] * (z[f] - center[f])
 
 
-@njit
-def lif_backward(table: int, at: int, one: Any) -> None:
-    (steps, batch, features, z_steps, s_steps, g_steps, z_, scale_, shift_, center_, grad_spikes_, grad_y_,
-     total_, product_, parameters_, kind) = read_table(table, at, 16)  # fmt: skip
-    z = array_at(z_, (z_steps, batch, features), one)
-    scale = array_at(scale_, (s_steps, features), one)
-    shift = array_at(shift_, (s_steps, features), one)
-    center = array_at(center_, (s_steps, features), one)
-    grad_spikes = array_at(grad_spikes_, (g_steps, batch, features), one)
-    grad_y = array_at(grad_y_, (steps, batch, features), one)
-    total = array_at(total_, (BLOCKS, s_steps, features), one)
-    product = array_at(product_, (BLOCKS, s_steps, features), one)
-    current_decay, decay, threshold, size = array_at(parameters_, (4,), one)
-    h = np.empty((steps, WIDTH), z.dtype)
-    slope = np.empty(WIDTH, z.dtype)
-    c = np.empty(WIDTH, z.dtype)
-    v = np.empty(WIDTH, z.dtype)
-    for block in my_blocks(table):
-        total[block] = 0
-        product[block] = 0
-        for b in rows_of(block, batch):
-            for f0 in range(0, features, WIDTH):
-                f1 = min(f0 + WIDTH, features)
-                width = f1 - f0
-                c[:] = 0
-                v[:] = 0
-                for t in range(steps):
-                    tz = t if z_steps > 1 else 0
-                    ts = t if s_steps > 1 else 0
-                    _lif_potential_row(z[tz, b, f0:f1], scale[ts, f0:f1], shift[ts, f0:f1], c, v, h[t, :width],
-                                       current_decay, decay, threshold, one)  # fmt: skip
-                c[:] = 0  # from here on the gradients that arrive from the step after
-                v[:] = 0
-                for t in range(steps - 1, -1, -1):
-                    tz = t if z_steps > 1 else 0
-                    ts = t if s_steps > 1 else 0
-                    tg = t if g_steps > 1 else 0
-                    _surrogate(h[t, :width], slope, threshold, kind, size, one)
-                    _lif_backward_row(h[t, :width], slope, grad_spikes[tg, b, f0:f1], v, c, grad_y[t, b, f0:f1],
-                                      current_decay, decay, threshold, one)  # fmt: skip
-                    _accumulate_row(grad_y[t, b, f0:f1], z[tz, b, f0:f1], center[ts, f0:f1],
-                                    total[block, ts, f0:f1], product[block, ts, f0:f1])  # fmt: skip
+def _backward_of(potential: Any, pull: Any) -> Any:
+    @njit
+    def backward(t: Any, one: Any) -> None:
+        steps, batch, features = t.steps, t.batch, t.features
+        z_steps, s_steps, g_steps = t.z_steps, t.s_steps, t.g_steps
+        z = array_at(t.z, (z_steps, batch, features), one)
+        scale = array_at(t.scale, (s_steps, features), one)
+        shift = array_at(t.shift, (s_steps, features), one)
+        center = array_at(t.center, (s_steps, features), one)
+        grad_spikes = array_at(t.grad_spikes, (g_steps, batch, features), one)
+        grad_y = array_at(t.grad_y, (steps, batch, features), one)
+        sums = array_at(t.sums, (2, BLOCKS, s_steps, features), one)
+        constants = array_at(t.neuron, (t.constants,), one)
+        room = array_at(my_part(t, t.state, (steps + 6) * WIDTH * z.itemsize), (steps + 6, WIDTH), one)
+        slope, state, h = room[0], room[1:5], room[5:]  # h[0] is the potential before the first step
+        for block in my_blocks(t):
+            sums[:, block] = 0
+            for b in rows_of(block, batch):
+                for f0 in range(0, features, WIDTH):
+                    f1 = min(f0 + WIDTH, features)
+                    width = f1 - f0
+                    room[1:6] = 0
+                    for step in range(steps):
+                        tz = step if z_steps > 1 else 0
+                        ts = step if s_steps > 1 else 0
+                        potential(z[tz, b, f0:f1], scale[ts, f0:f1], shift[ts, f0:f1], state, h[step], h[step + 1],
+                                  constants, one)  # fmt: skip
+                    state[:] = 0
+                    for step in range(steps - 1, -1, -1):
+                        tz = step if z_steps > 1 else 0
+                        ts = step if s_steps > 1 else 0
+                        tg = step if g_steps > 1 else 0
+                        here, mine = h[step + 1, :width], grad_y[step, b, f0:f1]
+                        _surrogate(here, slope, constants[0], t.surrogate, constants[constants.size - 1], one)
+                        pull(here, h[step], slope, grad_spikes[tg, b, f0:f1], state, mine, constants, one)
+                        _accumulate_row(mine, z[tz, b, f0:f1], center[ts, f0:f1], sums[0, block, ts, f0:f1],
+                                        sums[1, block, ts, f0:f1])  # fmt: skip
+
+    return backward
 
 
-# --- dynamic neuron --------------------------------------------------------------------------------------------------
-
-
-@njit
-def dn_row(z: Any, scale: Any, shift: Any, c: Any, v: Any, u: Any, h: Any, parameters: Any, one: Any) -> None:
-    """One step: v is the potential after the last one, not yet reset; h gets the new one."""
-    zero = one - one
-    current_decay, threshold, theta_v, theta_u, theta_r, theta_s = parameters
-    for f in range(z.size):
-        current = current_decay * c[f] + (z[f] * scale[f] + shift[f])
-        fired = v[f] > threshold
-        v_reset = theta_r if fired else v[f]
-        u_reset = u[f] + (theta_s if fired else zero)
-        c[f] = current
-        h[f] = v_reset + (v_reset * v_reset - v_reset - u_reset + current)
-        u[f] = u_reset + (theta_v * v_reset - theta_u * u_reset)
+_lif_forward, _dn_forward = _forward_of(lif_potential), _forward_of(dn_potential)
+_lif_backward, _dn_backward = _backward_of(lif_potential, _lif_pull), _backward_of(dn_potential, _dn_pull)
 
 
 @njit
-def dn_forward(table: int, at: int, one: Any) -> None:
-    steps, batch, features, z_steps, s_steps, z_, scale_, shift_, out_, parameters_ = read_table(table, at, 10)
-    zero = one - one
-    z = array_at(z_, (z_steps, batch, features), one)
-    scale = array_at(scale_, (s_steps, features), one)
-    shift = array_at(shift_, (s_steps, features), one)
-    out = array_at(out_, (steps, batch, features), one)
-    p = array_at(parameters_, (6,), one)
-    parameters = (p[0], p[1], p[2], p[3], p[4], p[5])
-    threshold = p[1]
-    h = np.empty((2, WIDTH), z.dtype)  # the potentials before and after a step, taking turns
-    c = np.empty(WIDTH, z.dtype)
-    u = np.empty(WIDTH, z.dtype)
-    for block in my_blocks(table):
-        for b in rows_of(block, batch):
-            for f0 in range(0, features, WIDTH):
-                f1 = min(f0 + WIDTH, features)
-                h[0] = 0
-                c[:] = 0
-                u[:] = 0
-                for t in range(steps):
-                    tz = t if z_steps > 1 else 0
-                    ts = t if s_steps > 1 else 0
-                    after = h[(t + 1) % 2]
-                    dn_row(z[tz, b, f0:f1], scale[ts, f0:f1], shift[ts, f0:f1], c, h[t % 2], u, after, parameters, one)
-                    spikes = out[t, b, f0:f1]
-                    for f in range(f1 - f0):
-                        spikes[f] = one if after[f] > threshold else zero
+def fire(t: Any, one: Any) -> int:
+    if t.family == LIF:
+        _lif_forward(t, one)
+    else:
+        _dn_forward(t, one)
+    return 0
 
 
 @njit
-def _dn_backward_row(
-    h: Any,
-    h_before: Any,
-    slope: Any,
-    grad_spike: Any,
-    grad_h: Any,
-    grad_u: Any,
-    grad_fired: Any,
-    grad_c: Any,
-    grad_y: Any,
-    parameters: Any,
-    one: Any,
-) -> None:
-    """The gradients of one step; ``grad_fired`` is what the step after says of this step's spike."""
-    zero = one - one
-    current_decay, threshold, theta_v, theta_u, theta_r, theta_s = parameters
-    for f in range(h.size):
-        fired = h_before[f] > threshold
-        v_reset = theta_r if fired else h_before[f]
-        to_h = grad_h[f] + (grad_spike[f] + grad_fired[f]) * slope[f]
-        to_v_reset = to_h * (v_reset + v_reset) + grad_u[f] * theta_v
-        to_u_reset = grad_u[f] - grad_u[f] * theta_u - to_h
-        grad_current = to_h + grad_c[f]
-        grad_h[f] = zero if fired else to_v_reset
-        grad_u[f] = to_u_reset
-        grad_fired[f] = to_v_reset * (theta_r - h_before[f]) + to_u_reset * theta_s
-        grad_c[f] = current_decay * grad_current
-        grad_y[f] = grad_current
-
-
-@njit
-def dn_backward(table: int, at: int, one: Any) -> None:
-    (steps, batch, features, z_steps, s_steps, g_steps, z_, scale_, shift_, center_, grad_spikes_, grad_y_,
-     total_, product_, parameters_, kind) = read_table(table, at, 16)  # fmt: skip
-    z = array_at(z_, (z_steps, batch, features), one)
-    scale = array_at(scale_, (s_steps, features), one)
-    shift = array_at(shift_, (s_steps, features), one)
-    center = array_at(center_, (s_steps, features), one)
-    grad_spikes = array_at(grad_spikes_, (g_steps, batch, features), one)
-    grad_y = array_at(grad_y_, (steps, batch, features), one)
-    total = array_at(total_, (BLOCKS, s_steps, features), one)
-    product = array_at(product_, (BLOCKS, s_steps, features), one)
-    p = array_at(parameters_, (7,), one)
-    parameters = (p[0], p[1], p[2], p[3], p[4], p[5])
-    threshold = p[1]
-    size = p[6]
-    h = np.empty((steps + 1, WIDTH), z.dtype)  # h[0] is the potential before the first step: zero
-    slope = np.empty(WIDTH, z.dtype)
-    c = np.empty(WIDTH, z.dtype)
-    u = np.empty(WIDTH, z.dtype)
-    grad_h = np.empty(WIDTH, z.dtype)
-    grad_fired = np.empty(WIDTH, z.dtype)
-    for block in my_blocks(table):
-        total[block] = 0
-        product[block] = 0
-        for b in rows_of(block, batch):
-            for f0 in range(0, features, WIDTH):
-                f1 = min(f0 + WIDTH, features)
-                width = f1 - f0
-                h[0] = 0
-                c[:] = 0
-                u[:] = 0
-                for t in range(steps):
-                    tz = t if z_steps > 1 else 0
-                    ts = t if s_steps > 1 else 0
-                    dn_row(z[tz, b, f0:f1], scale[ts, f0:f1], shift[ts, f0:f1], c, h[t], u, h[t + 1], parameters, one)
-                c[:] = 0  # from here on c and u hold the gradients that arrive from the step after
-                u[:] = 0
-                grad_h[:] = 0
-                grad_fired[:] = 0
-                for t in range(steps - 1, -1, -1):
-                    tz = t if z_steps > 1 else 0
-                    ts = t if s_steps > 1 else 0
-                    tg = t if g_steps > 1 else 0
-                    _surrogate(h[t + 1, :width], slope, threshold, kind, size, one)
-                    _dn_backward_row(h[t + 1, :width], h[t], slope, grad_spikes[tg, b, f0:f1], grad_h, u, grad_fired, c,
-                                     grad_y[t, b, f0:f1], parameters, one)  # fmt: skip
-                    _accumulate_row(grad_y[t, b, f0:f1], z[tz, b, f0:f1], center[ts, f0:f1],
-                                    total[block, ts, f0:f1], product[block, ts, f0:f1])  # fmt: skip
+def fire_backward(t: Any, one: Any) -> int:
+    if t.family == LIF:
+        _lif_backward(t, one)
+    else:
+        _dn_backward(t, one)
+    return 0
 
 
 # --- from the gradient of the normalised current to the gradient of the products -------------------------------------
@@ -358,23 +296,23 @@ def _finish_row(grad_y: Any, z: Any, scale: Any, center: Any, constant: Any, slo
 
 
 @njit
-def finish(table: int, at: int, one: Any) -> None:
+def finish(t: Any, one: Any) -> int:
     """grad_z = grad_y·scale + constant + slope·(z − center), in place of grad_y.
 
     The first term is the direct path, the others are the path through the batch statistics (k_steps of them).
     """
-    (steps, batch, features, z_steps, s_steps, k_steps, z_, scale_, center_, constant_, slope_,
-     grad_y_) = read_table(table, at, 12)  # fmt: skip
-    z = array_at(z_, (z_steps, batch, features), one)
-    scale = array_at(scale_, (s_steps, features), one)
-    center = array_at(center_, (k_steps, features), one)
-    constant = array_at(constant_, (k_steps, features), one)
-    slope = array_at(slope_, (k_steps, features), one)
-    grad_y = array_at(grad_y_, (steps, batch, features), one)
-    for block in my_blocks(table):
-        for t in range(steps):
-            tz = t if z_steps > 1 else 0
-            ts = t if s_steps > 1 else 0
-            tk = t if k_steps > 1 else 0
+    steps, batch, features, z_steps, s_steps, k_steps = t.steps, t.batch, t.features, t.z_steps, t.s_steps, t.k_steps
+    z = array_at(t.z, (z_steps, batch, features), one)
+    scale = array_at(t.scale, (s_steps, features), one)
+    center = array_at(t.center, (k_steps, features), one)
+    constant = array_at(t.constant, (k_steps, features), one)
+    slope = array_at(t.slope, (k_steps, features), one)
+    grad_y = array_at(t.grad_y, (steps, batch, features), one)
+    for block in my_blocks(t):
+        for step in range(steps):
+            tz = step if z_steps > 1 else 0
+            ts = step if s_steps > 1 else 0
+            tk = step if k_steps > 1 else 0
             for b in rows_of(block, batch):
-                _finish_row(grad_y[t, b], z[tz, b], scale[ts], center[tk], constant[tk], slope[tk])
+                _finish_row(grad_y[step, b], z[tz, b], scale[ts], center[tk], constant[tk], slope[tk])
+    return 0

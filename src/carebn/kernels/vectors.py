@@ -1,18 +1,32 @@
 """Compiled arithmetic on per-feature vectors: what happens between two scans.
 
 A dozen torch operations on 256 numbers take longer than the numbers deserve; each of these is one call. All of it is in
-float64 inside, whatever the precision outside.
+float64 inside, whatever the precision outside, unless it says otherwise.
 """
 
 from typing import Any
 
 import numpy as np
+import torch
 
-from carebn.kernels.jit import float64, int64, njit
-from carebn.kernels.pool import BLOCKS, read_table
-from carebn.kernels.scan import array_at
+from carebn.kernels.jit import float32, float64, int64, njit
+from carebn.kernels.pool import BLOCKS, array_at
+from carebn.kernels.tables import INT, NUMBER, REAL, Array, Table
 
 NO_UPDATE, AVERAGE, CONFIDENCE = 0, 1, 2
+
+# How moving statistics follow. ``statistics`` are the mean and variance of the batch, which had ``count`` values a
+# feature; beyond ``limit`` nothing is stored.
+MOVING: dict[str, Any] = {
+    "rule": INT, "features": INT, "columns": INT, "batch": INT, "count": INT, "momentum": NUMBER, "limit": NUMBER,
+    "statistics": Array(torch.float64, "2, columns"),
+    "running_mean": Array(REAL, "features", optional=True),
+    "running_var": Array(REAL, "features", optional=True),
+    "error_mean": Array(REAL, "features", optional=True),
+    "error_var": Array(REAL, "features", optional=True),
+    "updates": Array(torch.int64, "", optional=True),
+}  # fmt: skip
+UPDATE = Table(**MOVING)
 
 
 @njit
@@ -36,57 +50,52 @@ def _average(moving: Any, f: int, value: Any, momentum: Any, limit: Any) -> None
 
 
 @njit
-def update_moving(table: int, at: int, one: Any) -> None:
-    """The moving statistics follow the batch's mean and var (float64) by one of two rules.
+def update_moving(t: Any, one: Any) -> None:
+    """The moving statistics follow the batch's mean and variance by one of two rules.
 
     CONFIDENCE   Algorithm 1 of the paper: D ← (1 − α)D + α·gap²; K = D/(D + R); moving ← moving + K·gap
     AVERAGE      moving ← moving + momentum·gap, the variance unbiased; there are no error estimates
 
     It also counts the update.
     """
-    (rule, features, batch, count, mean_, var_, moving_mean_, moving_var_, error_mean_, error_var_,
-     options_, updates_) = read_table(table, at, 12)  # fmt: skip
-    if rule == NO_UPDATE:
+    if t.rule == NO_UPDATE:
         return
-    array_at(updates_, (1,), int64(0))[0] += 1
-    mean = array_at(mean_, (features,), float64(0))
-    var = array_at(var_, (features,), float64(0))
-    moving_mean = array_at(moving_mean_, (features,), one)
-    moving_var = array_at(moving_var_, (features,), one)
-    momentum, limit = array_at(options_, (2,), float64(0))
-    if rule == AVERAGE:
+    features, momentum, limit = t.features, t.momentum, t.limit
+    array_at(t.updates, (1,), int64(0))[0] += 1
+    statistics = array_at(t.statistics, (2, t.columns), float64(0))
+    mean, var = statistics[0], statistics[1]
+    moving_mean = array_at(t.running_mean, (features,), one)
+    moving_var = array_at(t.running_var, (features,), one)
+    if t.rule == AVERAGE:
         for f in range(features):
             _average(moving_mean, f, mean[f], momentum, limit)
-            _average(moving_var, f, var[f] * count / (count - 1), momentum, limit)
+            _average(moving_var, f, var[f] * t.count / (t.count - 1), momentum, limit)
         return
-    error_mean = array_at(error_mean_, (features,), one)
-    error_var = array_at(error_var_, (features,), one)
+    error_mean = array_at(t.error_mean, (features,), one)
+    error_var = array_at(t.error_var, (features,), one)
     for f in range(features):
-        _follow(moving_mean, error_mean, f, mean[f], var[f] / batch, momentum, limit)
-        _follow(moving_var, error_var, f, var[f], 2 * var[f] * var[f] / (batch - 1), momentum, limit)
+        _follow(moving_mean, error_mean, f, mean[f], var[f] / t.batch, momentum, limit)
+        _follow(moving_var, error_var, f, var[f], 2 * var[f] * var[f] / (t.batch - 1), momentum, limit)
+
+
+# The rest is float32 and serves ``packed``, whose vectors [3, columns] are scale, shift and center of every column.
 
 
 @njit
-def statistics(table: int, at: int, first: int, last: int, one: Any) -> None:
-    """From the partial sums of the batch to its mean, variance, scale and shift, for the features first ≤ f < last.
+def statistics_and_map(t: Any, first: int, last: int, one: Any) -> bool:
+    """From the partial sums of the batch to its statistics, scale and shift, for the features first ≤ f < last.
 
-    ``finite`` becomes 0 if one is not. The center may take the place of the pivot.
-
-    ``layer_bias`` (an address, or 0) was left out of the products: the reported mean has it, the center does not.
+    The pivot of the sums stands in the place of the center. The layer's bias was left out of the products: the reported
+    mean has it, the center does not. Returns whether all of it is finite.
     """
-    (features, count, sums_, pivot_, weight_, bias_, epsilon_, layer_bias_, mean_, var_, scale_, shift_, center_,
-     finite_) = read_table(table, at, 14)  # fmt: skip
-    sums = array_at(sums_, (2, BLOCKS, features), float64(0))
-    pivot = array_at(pivot_, (features,), one)
-    weight = array_at(weight_, (features,), one)
-    bias = array_at(bias_, (features,), one)
-    epsilon = array_at(epsilon_, (1,), float64(0))[0]
-    mean = array_at(mean_, (features,), float64(0))
-    var = array_at(var_, (features,), float64(0))
-    scale = array_at(scale_, (features,), one)
-    shift = array_at(shift_, (features,), one)
-    center = array_at(center_, (features,), one)
-    finite = array_at(finite_, (1,), int64(0))
+    columns = t.columns
+    sums = array_at(t.sums, (2, BLOCKS, columns), float64(0))
+    weight = array_at(t.norm_weight, (t.features,), one)
+    bias = array_at(t.norm_bias, (t.features,), one)
+    vectors = array_at(t.vectors, (3, columns), one)
+    statistics = array_at(t.statistics, (2, columns), float64(0))
+    scale, shift, center = vectors[0], vectors[1], vectors[2]
+    finite = True
     for block in range(1, BLOCKS):
         for f in range(first, last):
             sums[0, 0, f] += sums[0, block, f]
@@ -94,93 +103,63 @@ def statistics(table: int, at: int, first: int, last: int, one: Any) -> None:
     for f in range(first, last):
         total = sums[0, 0, f]
         square = sums[1, 0, f]
-        offset = total / count
-        middle = float64(pivot[f]) + offset
-        var[f] = max(square / count - offset * offset, 0.0)
-        slope = float64(weight[f]) / np.sqrt(var[f] + epsilon)
+        offset = total / t.count
+        middle = float64(center[f]) + offset
+        var = max(square / t.count - offset * offset, 0.0)
+        slope = float64(weight[f]) / np.sqrt(var + t.eps)
         scale[f] = slope
         shift[f] = float64(bias[f]) - middle * slope
         center[f] = middle
-        mean[f] = middle
+        statistics[0, f] = middle
+        statistics[1, f] = var
         # max() above swallows NaN, so the sums themselves are asked
-        if not (np.isfinite(total) and np.isfinite(square)):
-            finite[0] = 0
-    if layer_bias_ != 0:
-        layer_bias = array_at(layer_bias_, (features,), one)
+        finite &= np.isfinite(total) and np.isfinite(square)
+    if t.bias != 0:
+        layer_bias = array_at(t.bias, (t.features,), one)
         for f in range(first, last):
-            mean[f] += float64(layer_bias[f])
+            statistics[0, f] += float64(layer_bias[f])
+            finite &= np.isfinite(statistics[0, f])
+    return finite
 
 
 @njit
-def pull_back(table: int, at: int, first: int, last: int, one: Any) -> None:
-    """From the partial sums of the backward scan to the gradients of weight and bias, and to the two vectors that carry
-    the gradient through the statistics to every product: constant + slope·(z − mean). For first ≤ feature < last."""
-    (features, count, sums_, weight_, epsilon_, var_, grad_weight_, grad_bias_, constant_,
-     slope_) = read_table(table, at, 10)  # fmt: skip
-    sums = array_at(sums_, (2, BLOCKS, features), one)
-    weight = array_at(weight_, (features,), one)
-    epsilon = array_at(epsilon_, (1,), float64(0))[0]
-    var = array_at(var_, (features,), float64(0))
-    grad_weight = array_at(grad_weight_, (features,), one)
-    grad_bias = array_at(grad_bias_, (features,), one)
-    constant = array_at(constant_, (features,), one)
-    slope = array_at(slope_, (features,), one)
-    totals = np.zeros((2, last))
-    for block in range(BLOCKS):
-        for f in range(first, last):
-            totals[0, f] += float64(sums[0, block, f])
-            totals[1, f] += float64(sums[1, block, f])
+def moving_map(t: Any, first: int, last: int, one: Any) -> None:
+    """Scale and shift from the moving statistics, in the precision and order of the pure-torch map."""
+    weight = array_at(t.norm_weight, (t.features,), one)
+    bias = array_at(t.norm_bias, (t.features,), one)
+    mean = array_at(t.running_mean, (t.features,), one)
+    var = array_at(t.running_var, (t.features,), one)
+    vectors = array_at(t.vectors, (3, t.columns), one)
+    epsilon = float32(t.eps)
     for f in range(first, last):
-        total = totals[0, f]
-        product = totals[1, f]
-        deviation = 1 / np.sqrt(var[f] + epsilon)
-        scale = float64(weight[f]) * deviation
-        grad_bias[f] = total
-        grad_weight[f] = product * deviation
-        constant[f] = -scale * total / count
-        slope[f] = -scale * deviation * deviation * product / count
+        vectors[0, f] = weight[f] * (one / np.sqrt(var[f] + epsilon))
+        vectors[1, f] = bias[f] - mean[f] * vectors[0, f]
 
 
 @njit
-def pull_back_plainly(table: int, at: int, first: int, last: int, one: Any) -> None:
-    """The same where there is no normaliser: the bias has a gradient, and no statistics carry any."""
-    features, _, sums_, _, _, _, _, grad_bias_, constant_, slope_ = read_table(table, at, 10)
-    sums = array_at(sums_, (2, BLOCKS, features), one)
-    grad_bias = array_at(grad_bias_, (features,), one)
-    constant = array_at(constant_, (features,), one)
-    slope = array_at(slope_, (features,), one)
+def pull_back(t: Any, first: int, last: int, one: Any) -> None:
+    """From the partial sums of the backward scan to the gradients of the norm's weight and bias, and to the two vectors
+    that carry the gradient through the statistics to every product: constant + slope·(z − mean).
+
+    Without a norm there is no such path, and the bias is the layer's own. For first ≤ feature < last.
+    """
+    sums = array_at(t.sums, (2, BLOCKS, t.columns), one)
+    path = array_at(t.path, (2, t.columns), one)
+    gradients = array_at(t.grad_vectors, (2, t.features), one)
     for f in range(first, last):
         total = 0.0
+        product = 0.0
         for block in range(BLOCKS):
             total += float64(sums[0, block, f])
-        grad_bias[f] = total
-        constant[f] = 0
-        slope[f] = 0
-
-
-@njit
-def moving_map(table: int, at: int, moving_at: int, first: int, last: int, one: Any) -> None:
-    """Scale and shift from the moving statistics, with the entries of ``statistics`` and ``update_moving``.
-
-    In the precision and order of the pure-torch map; epsilon too is in that precision.
-    """
-    (features, _, _, _, weight_, bias_, epsilon_, _, _, _, scale_, shift_, _, _) = read_table(table, at, 14)
-    moving_ = read_table(table, moving_at, 12)
-    weight = array_at(weight_, (features,), one)
-    bias = array_at(bias_, (features,), one)
-    epsilon = array_at(epsilon_, (1,), one)[0]
-    mean = array_at(moving_[6], (features,), one)
-    var = array_at(moving_[7], (features,), one)
-    scale = array_at(scale_, (features,), one)
-    shift = array_at(shift_, (features,), one)
-    for f in range(first, last):
-        scale[f] = weight[f] * (one / np.sqrt(var[f] + epsilon))
-        shift[f] = bias[f] - mean[f] * scale[f]
-
-
-@njit
-def is_finite(table: int, at: int) -> bool:
-    """What ``statistics`` said, from the same entries."""
-    entries = read_table(table, at, 14)
-    flag: bool = array_at(entries[13], (1,), int64(0))[0] == 1
-    return flag
+            product += float64(sums[1, block, f])
+        gradients[1, f] = total
+        if t.norm_weight == 0:
+            path[0, f] = 0
+            path[1, f] = 0
+        else:
+            var = array_at(t.var, (t.columns,), float64(0))[f]
+            deviation = 1 / np.sqrt(var + t.eps)
+            scale = float64(array_at(t.norm_weight, (t.features,), one)[f]) * deviation
+            gradients[0, f] = product * deviation
+            path[0, f] = -scale * total / t.count
+            path[1, f] = -scale * deviation * deviation * product / t.count

@@ -8,16 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from carebn.kernels import fused
-from carebn.kernels.stack import FEWEST_ROWS, StackLayer, spike_counts
+from carebn.kernels.stack import spike_counts
 from carebn.network.bounds import ActionBounds, Bound
 from carebn.network.decoder import PopulationDecoder
 from carebn.network.encoder import PopulationEncoder
 from carebn.network.intralayer import IntralayerSpikingLayer
-from carebn.network.layer import SpikingLayer, watched
+from carebn.network.layer import SpikingLayer
 from carebn.neuron import Neuron
+from carebn.router import plan_acting, plan_stack, stands_for
 
 
+@stands_for("actor", "forward potential", "encoder layers decoder bounds")
 class SpikingActor(nn.Module):
     """Population encoder → spiking layers → population decoder → tanh → [low, high].
 
@@ -66,8 +67,8 @@ class SpikingActor(nn.Module):
     def potential(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The decoder's output before tanh; ``generator`` feeds the Poisson encoder."""
         stimulation = self.encoder.stimulation(obs)
-        stack = self._stack(stimulation)
-        if stack is not None:
+        stack = plan_stack(self, stimulation)
+        if not isinstance(stack, str):
             encoder = self.encoder
             counts = spike_counts(stimulation, encoder.time_steps, encoder.threshold, encoder.subtract, stack)
             return self.decoder.read(counts, encoder.time_steps)
@@ -81,25 +82,9 @@ class SpikingActor(nn.Module):
         decoded: Tensor = self.decoder(x)
         return decoded
 
-    def _stack(self, stimulation: Tensor) -> list[StackLayer] | None:
-        """The layers as one compiled stack, if that can take this input and has the same effect."""
-        encoder = self.encoder
-        if not (
-            fused.usable(stimulation)
-            and stimulation.dtype == torch.float32
-            and encoder.time_steps * stimulation.shape[0] >= FEWEST_ROWS
-            and encoder.coding == "deterministic"
-            and self.decoder.reads_counts
-            and not watched(self.decoder)
-        ):
-            return None
-        stack = []
-        for layer in self.layers:
-            part = layer.as_stack_layer(stimulation) if type(layer) is SpikingLayer else None
-            if part is None:
-                return None
-            stack.append(part)
-        return stack
+    def acting_path(self) -> object:
+        """What the router says of acting with this actor; ``carebn.kernels.explain`` asks."""
+        return plan_acting(self)
 
     def forward(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         action: Tensor = self.bounds(self.potential(obs, generator))

@@ -5,9 +5,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from carebn.router import stands_for
+
 Bound = float | Sequence[float] | Tensor
 
 
+@stands_for("bounds", "forward clip", "middle reach low high")
 class ActionBounds(nn.Module):
     """Maps the real line to [low, high] by tanh, per action dimension."""
 

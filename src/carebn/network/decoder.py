@@ -6,11 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from carebn.errors import unknown_name
+from carebn.router import stands_for
 
 READOUTS = ("membrane", "rate", "max-membrane", "mean-membrane")
 SCALES = ("scaled", "torch")
 
 
+@stands_for("decoder", "forward read reads_counts", "weight bias readout")
 class PopulationDecoder(nn.Module):
     """``decoder(spikes: [T, B, outputs·population]) → [B, outputs]``; each output reads its own population only.
 

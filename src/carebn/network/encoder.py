@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from carebn.errors import unknown_name
 from carebn.kernels import fused
+from carebn.router import stands_for, why_not_fields, why_not_spikes
 
 CODINGS = ("deterministic", "poisson", "analogue")
 OBSERVATIONS = ("tanh", "zscore", "raw")
@@ -51,6 +52,7 @@ class ZScore(nn.Module):
         return z.clamp(-self.clip, self.clip)
 
 
+@stands_for("encoder", "stimulation spikes forward out_features", "mean std zscore threshold subtract coding")
 class PopulationEncoder(nn.Module):
     """``encoder(obs: [B, obs_dim]) → spikes [T, B, obs_dim·population]``.
 
@@ -110,7 +112,7 @@ class PopulationEncoder(nn.Module):
             obs = self.zscore(obs)
         elif self.observation == "tanh":
             obs = torch.tanh(obs)
-        if fused.usable(obs) and obs.dtype == self.mean.dtype:
+        if not why_not_fields(self, obs):
             return fused.receptive_fields(obs, self.mean, self.std)
         u = (obs[..., None] - self.mean) * (1 / self.std)
         return torch.exp(-(u * u * 0.5)).flatten(1)
@@ -123,7 +125,7 @@ class PopulationEncoder(nn.Module):
         if self.coding == "poisson":
             uniform = torch.rand(self.time_steps, *a.shape, generator=generator, dtype=a.dtype, device=a.device)
             return (uniform < a).to(a.dtype)
-        if fused.usable(a):
+        if not why_not_spikes(self, a):
             return fused.encode(a, self.time_steps, self.threshold, self.subtract)
         v = torch.zeros_like(a)
         spikes = []

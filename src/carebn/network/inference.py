@@ -1,124 +1,195 @@
-"""Acting: a spiking actor's actions for a few observations, from numpy to numpy, with moving statistics."""
+"""Acting: an actor's actions for a few observations, from numpy to numpy, with moving statistics."""
 
-from itertools import chain
-from typing import TypeGuard
+from collections.abc import Iterator
+from contextlib import contextmanager
+from operator import is_
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from carebn.kernels import fused
+from carebn.kernels import act
 from carebn.kernels.entries import KERNELS
-from carebn.kernels.infer import GIVEN_MAP, NO_NORM, PLAIN_NORM, RAW, TANH
-from carebn.kernels.pool import run
-from carebn.network.actor import SpikingActor
-from carebn.network.layer import SpikingLayer, is_plain
+from carebn.kernels.fused import constants, neuron_fields
+from carebn.kernels.plans import LayerPlan
+from carebn.kernels.tables import Filled
 from carebn.norm import Norm
+from carebn.router import acting_roles, any_changed, plain, plan_acting, why_not_here
+
+SINGLE = torch.float32
+NOBODY = (0, 0, 0, 0)  # the header of a layer's table: threads look at the actor's
 
 
-class FastActor:
-    """Reads the actor's parameters and statistics where they are, so it always acts as the actor is now.
+@contextmanager
+def moving_statistics(norms: list[Norm]) -> Iterator[None]:
+    """Inside, these use their moving statistics and change nothing; afterwards each is in the mode it was in."""
+    modes = [norm.training for norm in norms]
+    for norm in norms:
+        norm.training = False
+    try:
+        yield
+    finally:
+        for norm, mode in zip(norms, modes, strict=True):
+            norm.training = mode
 
-    ``FastActor.suits(actor)`` says whether it can: on the CPU, in float32, with deterministic coding and without
-    connections inside a layer.
-    """
 
-    def __init__(self, actor: SpikingActor) -> None:
-        self.actor = actor
-        self._find()
+class _Seen(NamedTuple):
+    """A module as it was when the plan was made."""
 
-    def _unmoved(self) -> bool:
-        """Whether every tensor is still the one, and at the place, that was noted."""
-        return all(held.get(name) is t and t.data_ptr() == place for held, name, t, place in self._noted)
+    own: dict[str, Any]  # its attributes: the dictionary itself
+    values: tuple[Any, ...]
+    children: tuple[Any, ...]
 
-    @staticmethod
-    def suits(actor: object) -> TypeGuard[SpikingActor]:
+    @classmethod
+    def of(cls, module: nn.Module) -> "_Seen":
+        own = vars(module)
+        return cls(own, tuple(own.values()), tuple(own["_modules"].values()))
+
+    def same(self) -> bool:
+        own, children = self.own, self.own["_modules"]
         return (
-            isinstance(actor, SpikingActor)
-            and fused.usable(actor.encoder.mean)
-            and actor.encoder.mean.dtype == torch.float32
-            and actor.encoder.coding == "deterministic"
-            and actor.decoder.readout in ("membrane", "rate")
-            and all(type(layer) is SpikingLayer and layer.neuron.kernel_spec() for layer in actor.layers)
+            len(own) == len(self.values)
+            and all(map(is_, own.values(), self.values))
+            and len(children) == len(self.children)
+            and all(map(is_, children.values(), self.children))
+            and not (own["_forward_hooks"] or own["_forward_pre_hooks"])
+            and not (own["_backward_hooks"] or own["_backward_pre_hooks"])
         )
 
-    def _find(self) -> None:
-        """Note where everything is. Training changes parameters in place, so this holds until the module is moved."""
-        if not self.suits(self.actor):
-            raise ValueError("this actor has moved to a device or precision that needs the module itself")
-        self._noted = [
-            (held, name, t, t.data_ptr())
-            for module in self.actor.modules()
+
+class _Place(NamedTuple):
+    """A tensor, and where and how it lay."""
+
+    held: dict[str, Tensor | None]
+    name: str
+    tensor: Tensor
+    address: int
+    shape: torch.Size
+
+    def same(self) -> bool:
+        t = self.tensor
+        return (
+            self.held.get(self.name) is t
+            and t.data_ptr() == self.address
+            and t.shape == self.shape
+            and t.dtype is SINGLE
+            and t.is_contiguous()
+        )
+
+
+class _Plan:
+    """An actor as the kernel reads it. Nothing in it changes, so several threads may use it at once."""
+
+    def __init__(self, actor: Any, layers: list[LayerPlan]) -> None:
+        encoder, decoder, bounds = actor.encoder, actor.decoder, actor.bounds
+        self._seen = [_Seen.of(module) for module in actor.modules()]
+        self._roles = acting_roles(actor)
+        self._places = [
+            _Place(held, name, t, t.data_ptr(), t.shape)
+            for module in actor.modules()
             for held in (module._parameters, module._buffers)
             for name, t in held.items()
-            if t is not None
+            if t is not None and t.dtype is SINGLE
         ]
-        actor, encoder, decoder = self.actor, self.actor.encoder, self.actor.decoder
-        layers = [layer for layer in actor.layers if isinstance(layer, SpikingLayer)]
-        spec = layers[0].neuron.kernel_spec()
-        assert spec is not None
+        self._layers = layers
+        self._tables = [None if _has_given_map(layer) else _layer_table(layer) for layer in layers]
         self._zscore = encoder.zscore
-        self._obs_dim, self._steps = encoder.obs_dim, encoder.time_steps
-        self._constants = torch.tensor((*spec.constants, *[0.0] * (6 - len(spec.constants))))
-        self._encoder_constants = torch.tensor((encoder.threshold, encoder.subtract))
-        self._eps = torch.tensor([getattr(layer.norm, "eps", 0.0) for layer in layers])
-        squash = TANH if encoder.observation == "tanh" else RAW
-        widest = max(encoder.out_features, *(layer.linear.out_features for layer in layers))
-        # the batch goes between these two, the observations and counts behind
-        self._shape = (self._steps, len(layers), encoder.obs_dim, encoder.population, squash, widest)
-        self._family = spec.family
-        self._encoder = tuple(
-            t.data_ptr() for t in (encoder.mean, encoder.std, self._encoder_constants, self._constants)
-        )
-        self._layers = [self._entries(layer, self._eps[i : i + 1]) for i, layer in enumerate(layers)]
-        self._given = [
-            (i, layer.norm)
-            for i, layer in enumerate(layers)
-            if isinstance(layer.norm, Norm) and not is_plain(layer.norm)
-        ]
+        self.obs_dim, self._steps = encoder.obs_dim, encoder.time_steps
+        self._outputs = len(layers[-1].weight)
+        self._fields = {
+            "steps": encoder.time_steps, "layers": len(layers), "obs_dim": encoder.obs_dim,
+            "population": encoder.population, "outputs": self._outputs,
+            "squash": act.TANH if encoder.observation == "tanh" else act.RAW,
+            "widest": max(encoder.out_features, *(len(layer.weight) for layer in layers)),
+            "mean": encoder.mean, "std": encoder.std,
+            "constants": constants((encoder.threshold, encoder.subtract), SINGLE),
+        }  # fmt: skip
         self._weight, self._bias = decoder.weight.detach().numpy(), decoder.bias.detach().numpy()
         self._rate = decoder.readout == "rate"
-        bounds = actor.bounds
         self._middle, self._reach, self._low, self._high = (
             b.numpy() for b in (bounds.middle, bounds.reach, bounds.low, bounds.high)
         )
 
-    @staticmethod
-    def _entries(layer: SpikingLayer, eps: Tensor) -> list[int]:
-        """The layer's part of the kernel's table."""
-        linear, norm = layer.linear, layer.norm
-        head = [linear.in_features, linear.out_features, linear.weight.data_ptr(), linear.bias.data_ptr()]
-        if is_plain(norm):
-            statistics = (norm.weight, norm.bias, norm.running_mean, norm.running_var, eps)
-            return [*head, PLAIN_NORM, 1, *(t.data_ptr() for t in statistics)]
-        return [*head, GIVEN_MAP if isinstance(norm, Norm) else NO_NORM, 1, 0, 0, 0, 0, 0]
+    def holds(self) -> bool:
+        """Whether the actor is still, in every part, what it was. Training changes numbers in place, which is none."""
+        return (
+            all(place.same() for place in self._places)
+            and all(seen.same() for seen in self._seen)
+            and not any_changed(self._roles)
+        )
 
-    def __call__(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Actions [B, A] for observations [B, obs]."""
-        if not self._unmoved():
-            self._find()
-        if obs.ndim != 2 or obs.shape[1] != self._obs_dim:
-            raise ValueError(f"expected observations of shape [B, {self._obs_dim}], got {obs.shape}")
-        obs = np.ascontiguousarray(obs, dtype=np.float32)
-        if not np.isfinite(obs).all():
-            raise ValueError("got NaN or infinity in an observation")
+    def run(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+        x = torch.from_numpy(obs)
         if self._zscore is not None:
             with torch.no_grad():
-                obs = self._zscore(torch.from_numpy(obs)).numpy()
-        batch = len(obs)
-        counts = np.empty((batch, self._weight.size), dtype=np.float32)
-        maps = []  # what the kernel reads must outlive the call
-        for i, norm in self._given:
-            with torch.no_grad():
-                maps.append([m.reshape(-1, m.shape[-1]).contiguous() for m in norm.moving_scale_shift()])
-            self._layers[i][5:8] = [len(maps[-1][0]), *(m.data_ptr() for m in maps[-1])]
-        run(
-            KERNELS[torch.float32]["act"],
-            self._family, batch, *self._shape, obs.ctypes.data, *self._encoder, counts.ctypes.data, 0,
-            *chain.from_iterable(self._layers),
-        )  # fmt: skip
-        read = np.einsum("bop,op->bo", counts.reshape(batch, *self._weight.shape), self._weight)
+                x = self._zscore(x).contiguous()
+        counts = torch.empty(len(obs), self._outputs, dtype=SINGLE, device="cpu")
+        tables = [
+            _layer_table(layer) if table is None else table
+            for layer, table in zip(self._layers, self._tables, strict=True)
+        ]
+        places = torch.tensor([table.address for table in tables], dtype=torch.int64, device="cpu")
+        KERNELS["act"](SINGLE, batch=len(obs), obs=x, tables=places, counts=counts, **self._fields)
+        read = np.einsum("bop,op->bo", counts.numpy().reshape(-1, *self._weight.shape), self._weight)
         potential = read / self._steps + self._bias if self._rate else read + self._steps * self._bias
         action: NDArray[np.float32] = self._middle + self._reach * np.tanh(potential)
         return np.clip(action, self._low, self._high)
+
+
+def _has_given_map(layer: LayerPlan) -> bool:
+    return layer.norm is not None and not plain(layer.norm)
+
+
+def _layer_table(layer: LayerPlan) -> Filled:
+    norm = layer.norm
+    maps: tuple[Tensor, ...] | tuple[None, None] = (None, None)
+    kind, steps = (act.NO_NORM if norm is None else act.PLAIN_NORM), 1
+    if _has_given_map(layer):
+        with torch.no_grad():
+            scale, offset = norm.scale_offset(norm.running_var)
+            rows = (scale, offset - norm.running_mean * scale)
+        maps = tuple(m.reshape(-1, m.shape[-1]).contiguous() for m in rows)
+        kind, steps = act.GIVEN_MAP, len(maps[0])
+    is_plain = kind == act.PLAIN_NORM
+    fields = {
+        "inputs": layer.weight.shape[1], "outputs": layer.weight.shape[0], "map": kind, "map_steps": steps,
+        "eps": norm.eps if is_plain else 0.0, "weight": layer.weight, "bias": layer.bias,
+        "norm_weight": norm.weight if is_plain else None, "norm_bias": norm.bias if is_plain else None,
+        "running_mean": norm.running_mean if is_plain else None, "running_var": norm.running_var if is_plain else None,
+        "scale": maps[0], "shift": maps[1],
+    }  # fmt: skip
+    return act.LAYER.fill(NOBODY, 1, SINGLE, {**fields, **neuron_fields(layer.spec, SINGLE)})
+
+
+class FastActor:
+    """Acts as the actor is now: compiled where ``plan_acting`` allows it, else by the module itself."""
+
+    def __init__(self, actor: nn.Module) -> None:
+        self.actor = actor
+        self._norms = [module for module in actor.modules() if isinstance(module, Norm)]
+        self._plan: _Plan | None = None
+
+    def __call__(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Actions [B, A] for observations [B, obs]."""
+        plan = self._plan
+        if why_not_here():
+            plan = None
+        elif plan is None or not plan.holds():
+            found = plan_acting(self.actor)
+            plan = self._plan = None if isinstance(found, str) else _Plan(self.actor, found)
+        if plan is None:
+            return self._by_the_module(obs)
+        if obs.ndim != 2 or obs.shape[1] != plan.obs_dim:
+            raise ValueError(f"expected observations of shape [B, {plan.obs_dim}], got {obs.shape}")
+        obs = np.ascontiguousarray(obs, dtype=np.float32)
+        if not np.isfinite(obs).all():
+            raise ValueError("got NaN or infinity in an observation")
+        return plan.run(obs)
+
+    def _by_the_module(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        device = next(self.actor.parameters()).device
+        with torch.no_grad(), moving_statistics(self._norms):
+            action: Tensor = self.actor(torch.as_tensor(obs, dtype=SINGLE, device=device))
+            return action.cpu().numpy()

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from carebn.kernels import fused
 from carebn.kernels.entries import KERNELS
-from carebn.kernels.pool import run
+from carebn.kernels.integrate import LAYER
 from carebn.neuron.integrate_fire import integrate_and_fire
+from carebn.router import stands_for, why_not_integrate
 
 
 class Activity(NamedTuple):
@@ -19,6 +19,7 @@ class Activity(NamedTuple):
     end: Tensor  # [B, neurons]: potentials after the last step
 
 
+@stands_for("integrate-and-fire layer", "forward", "linear threshold")
 class IntegrateFireLayer(nn.Module):
     """``linear`` says what an incoming spike adds to the potential, ``threshold`` where each neuron fires."""
 
@@ -30,6 +31,7 @@ class IntegrateFireLayer(nn.Module):
         self.register_buffer("threshold", torch.ones(out_features))
 
 
+@stands_for("integrate-and-fire body", "run parts _pure")
 class IntegrateFireBody(nn.Module):
     """The layers one after the other, without delay. Neurons are numbered through, from the first layer to the last."""
 
@@ -52,8 +54,7 @@ class IntegrateFireBody(nn.Module):
 
         On the CPU a compiled kernel does it, spike by spike.
         """
-        alike = all(t.dtype == x.dtype for t in (start, *(layer.threshold for layer in self.parts())))
-        simulate = self._compiled if fused.usable(x) and alike else self._pure
+        simulate = self._pure if why_not_integrate(self, x, start) else self._compiled
         read, counts, end = simulate(x, start, steps, read_from)
         return Activity(read / (steps - read_from), counts, end)
 
@@ -76,20 +77,23 @@ class IntegrateFireBody(nn.Module):
 
     def _compiled(self, x: Tensor, start: Tensor, steps: int, read_from: int) -> tuple[Tensor, Tensor, Tensor]:
         layers = self.parts()
-        weights = self._transposed(layers)
         x, end = x.contiguous(), start.clone(memory_format=torch.contiguous_format)
         counts = torch.empty_like(end)
         sizes = [len(layer.threshold) for layer in layers]
-        read = x.new_empty(len(x), sizes[-1])
-        entries = [
-            entry
-            for layer, weight in zip(layers, weights, strict=True)
-            for entry in (*weight.shape, *(t.data_ptr() for t in (weight, layer.linear.bias, layer.threshold)))
-        ]
-        run(
-            KERNELS[x.dtype]["integrate_and_fire"],
-            len(x), steps, read_from, len(layers), x.shape[1], end.shape[1], max(sizes),
-            *(t.data_ptr() for t in (x, end, counts, read)), *entries,
+        read = torch.empty_like(end[:, : sizes[-1]])
+        tables = [
+            LAYER.fill(
+                (0, 0, 0, 0), 1, x.dtype,
+                {"inputs": weight.shape[0], "outputs": size, "weight": weight, "bias": layer.linear.bias,
+                 "threshold": layer.threshold},
+            )
+            for layer, size, weight in zip(layers, sizes, self._transposed(layers), strict=True)
+        ]  # fmt: skip
+        KERNELS["integrate_and_fire"](
+            x.dtype,
+            batch=len(x), steps=steps, first_read=read_from, layers=len(layers), inputs=x.shape[1],
+            neurons=end.shape[1], widest=max(sizes), outputs=sizes[-1], x=x, v=end, counts=counts, read=read,
+            tables=torch.tensor([table.address for table in tables], dtype=torch.int64, device="cpu"),
         )  # fmt: skip
         return read, counts, end
 

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from carebn.kernels import fused
-from carebn.neuron.surrogate import Rectangle, Surrogate, kernel_number
+from carebn.kernels.plans import NeuronSpec
+from carebn.neuron.surrogate import Rectangle, Surrogate
+from carebn.router import plan_neuron
 
 
 class Neuron(nn.Module):
@@ -28,17 +30,9 @@ class Neuron(nn.Module):
     def step(self, current: Tensor, state: Any) -> tuple[Tensor, Any]:
         raise NotImplementedError
 
-    def kernel_spec(self) -> fused.NeuronSpec | None:
-        """The compiled scan with this neuron's step and surrogate; None: there is none, the pure step runs."""
-        return None
-
-    def _spec(self, model: type["Neuron"], family: int, constants: tuple[float, ...]) -> fused.NeuronSpec | None:
-        """The scan that was written for ``model``, unless a subclass or a user changed what it does."""
-        surrogate = kernel_number(self.surrogate)
-        mine, theirs = type(self), (model.step, model.initial_state, Neuron.scan)
-        if (mine.step, mine.initial_state, mine.scan) != theirs or "step" in vars(self) or surrogate is None:
-            return None
-        return fused.NeuronSpec(family, constants, surrogate, self.surrogate.size)
+    def _spec(self, family: int, *constants: float) -> NeuronSpec:
+        """For the compiled scans of this family: constants in their order. Whether one may run, the router decides."""
+        return NeuronSpec(family, (self.v_threshold, *constants), self.surrogate.kernel_number, self.surrogate.size)
 
     def check_steps(self, steps: int) -> None:
         """Refuse a number of steps that this neuron cannot run."""
@@ -60,8 +54,8 @@ class Neuron(nn.Module):
             raise ValueError(f"{type(self).__name__} expects time first, [T, ..., F], got shape {tuple(x.shape)}")
         if not x.is_floating_point():
             raise ValueError(f"{type(self).__name__} expects floating-point input, got {x.dtype}; use x.float()")
-        spec = self.kernel_spec() if fused.usable(x) else None
-        if spec is not None:
-            self.check_steps(x.shape[0])
-            return fused.fire(x, x.shape[0], spec)
-        return self.scan(x)
+        spec = plan_neuron(self, x)
+        if isinstance(spec, str):
+            return self.scan(x)
+        self.check_steps(x.shape[0])
+        return fused.fire(x, spec)

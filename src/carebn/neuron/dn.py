@@ -5,10 +5,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from carebn.kernels import entries
-from carebn.kernels.fused import NeuronSpec
+from carebn.kernels import scan
+from carebn.kernels.plans import NeuronSpec
 from carebn.neuron.base import Neuron
 from carebn.neuron.surrogate import Surrogate
+from carebn.router import stands_for
 
 AUTHORS_MAX_STEPS = 8
 
@@ -20,6 +21,7 @@ class DNState(NamedTuple):
     s: Tensor  # last spike
 
 
+@stands_for("neuron", "step initial_state scan forward kernel_spec", "v_threshold surrogate")
 class DN(Neuron):
     """C = λ_c·C + x;  V = V·(1 − S) + θ_r·S;  U = U + θ_s·S;
     V ← V + (V² − V − U + C);  U ← U + (θ_v·V − θ_u·U), both from the values before;  S = 1 if V > V_th.
@@ -55,9 +57,8 @@ class DN(Neuron):
         spike = self.surrogate(v_new - self.v_threshold)
         return spike, DNState(c, v_new, u_new, spike)
 
-    def kernel_spec(self) -> NeuronSpec | None:
-        constants = (self.current_decay, self.v_threshold, self.theta_v, self.theta_u, self.theta_r, self.theta_s)
-        return self._spec(DN, entries.DN, constants)
+    def kernel_spec(self) -> NeuronSpec:
+        return self._spec(scan.DN, self.current_decay, self.theta_v, self.theta_u, self.theta_r, self.theta_s)
 
     def extra_repr(self) -> str:
         return (

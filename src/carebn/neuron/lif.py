@@ -5,10 +5,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from carebn.kernels import entries
-from carebn.kernels.fused import NeuronSpec
+from carebn.kernels import scan
+from carebn.kernels.plans import NeuronSpec
 from carebn.neuron.base import Neuron
 from carebn.neuron.surrogate import Surrogate
+from carebn.router import stands_for
 
 
 class LIFState(NamedTuple):
@@ -20,6 +21,7 @@ class CLIFState(NamedTuple):
     v: Tensor  # membrane potential after the reset
 
 
+@stands_for("neuron", "step initial_state scan forward kernel_spec", "v_threshold surrogate")
 class LIF(Neuron):
     """H = λ·V + C;  S = 1 if H > V_th;  V = H·(1 − S)."""
 
@@ -35,13 +37,14 @@ class LIF(Neuron):
         spike = self.surrogate(h - self.v_threshold)
         return spike, LIFState(h * (1 - spike))
 
-    def kernel_spec(self) -> NeuronSpec | None:
-        return self._spec(LIF, entries.LIF, (0.0, self.decay, self.v_threshold))
+    def kernel_spec(self) -> NeuronSpec:
+        return self._spec(scan.LIF, 0.0, self.decay)
 
     def extra_repr(self) -> str:
         return f"v_threshold={self.v_threshold}, decay={self.decay}, surrogate={self.surrogate}"
 
 
+@stands_for("neuron", "step initial_state scan forward kernel_spec", "v_threshold surrogate")
 class CLIF(Neuron):
     """C = λ_c·C + x;  H = λ·V + C;  S = 1 if H > V_th;  V = H·(1 − S). A spike leaves the current alone."""
 
@@ -65,8 +68,8 @@ class CLIF(Neuron):
         spike = self.surrogate(h - self.v_threshold)
         return spike, CLIFState(c, h * (1 - spike))
 
-    def kernel_spec(self) -> NeuronSpec | None:
-        return self._spec(CLIF, entries.LIF, (self.current_decay, self.decay, self.v_threshold))
+    def kernel_spec(self) -> NeuronSpec:
+        return self._spec(scan.LIF, self.current_decay, self.decay)
 
     def extra_repr(self) -> str:
         return (

@@ -6,13 +6,14 @@ is zero almost everywhere, so each surrogate puts a slope of area 1 around the t
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from carebn.kernels import scan
 from carebn.kernels.fused import apply
+from carebn.router import stands_for
 
 
 class _Spike(torch.autograd.Function):
@@ -38,6 +39,7 @@ class Surrogate:
     """``size`` is a half-width for rectangle and triangle, a steepness for sigmoid and tanh."""
 
     size: float
+    kernel_number: ClassVar[int] = -1  # in the compiled scans, for those that these know
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.size) and self.size > 0):
@@ -50,56 +52,51 @@ class Surrogate:
         return apply(_Spike, x, self)
 
 
+@stands_for("surrogate", "slope kernel_number")
 @dataclass(frozen=True)
 class Rectangle(Surrogate):
     """1/(2ω) where |x| ≤ ω; the paper's."""
 
     size: float = 0.5
+    kernel_number: ClassVar[int] = scan.RECTANGLE
 
     def slope(self, x: Tensor) -> Tensor:
         return (x.abs() <= self.size).to(x.dtype) * (1 / (2 * self.size))
 
 
+@stands_for("surrogate", "slope kernel_number")
 @dataclass(frozen=True)
 class Triangle(Surrogate):
     """(1 − |x|/ω)/ω where |x| ≤ ω."""
 
     size: float = 1.0
+    kernel_number: ClassVar[int] = scan.TRIANGLE
 
     def slope(self, x: Tensor) -> Tensor:
         return (1 - x.abs() / self.size).clamp(min=0) / self.size
 
 
+@stands_for("surrogate", "slope kernel_number")
 @dataclass(frozen=True)
 class Sigmoid(Surrogate):
     """The derivative of σ(k·x): k·σ·(1 − σ)."""
 
     size: float = 4.0
+    kernel_number: ClassVar[int] = scan.SIGMOID
 
     def slope(self, x: Tensor) -> Tensor:
         y = torch.sigmoid(self.size * x)
         return self.size * y * (1 - y)
 
 
+@stands_for("surrogate", "slope kernel_number")
 @dataclass(frozen=True)
 class Tanh(Surrogate):
     """The derivative of (1 + tanh(k·x))/2: k/2·(1 − tanh²)."""
 
     size: float = 2.0
+    kernel_number: ClassVar[int] = scan.TANH
 
     def slope(self, x: Tensor) -> Tensor:
         y = torch.tanh(self.size * x)
         return self.size / 2 * (1 - y * y)
-
-
-_KERNEL_NUMBERS = {
-    Rectangle.slope: scan.RECTANGLE,
-    Triangle.slope: scan.TRIANGLE,
-    Sigmoid.slope: scan.SIGMOID,
-    Tanh.slope: scan.TANH,
-}
-
-
-def kernel_number(surrogate: Surrogate) -> int | None:
-    """The surrogate's number in the compiled scans; None for a slope that they do not know."""
-    return _KERNEL_NUMBERS.get(type(surrogate).slope)

@@ -17,7 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from carebn.kernels.fused import MovingRule, update_moving_
+from carebn.kernels.fused import update_moving_
+from carebn.kernels.plans import MovingRule
+from carebn.router import moving_rule, stands_for
 
 
 class MomentRecorder:
@@ -49,6 +51,8 @@ def store_(buffer: Tensor, value: Tensor) -> None:
     buffer.copy_(value.clamp(-limit, limit))
 
 
+# The compiled layer asks the norm itself for ``combine``, ``scale_offset`` and ``observe``, as ``forward`` does.
+@stands_for("norm", "forward statistics _spread feature_axis")
 class Norm(nn.Module):
     """A normaliser of ``[B, F]`` or ``[T, B, F]`` (time first, features last).
 
@@ -137,7 +141,7 @@ class Norm(nn.Module):
         if self._recorder is not None:
             self._recorder.add(mean, var, samples)
             return
-        rule = self.kernel_rule()
+        rule = moving_rule(self)
         if rule is not None:
             update_moving_(self, rule, mean, var, batch, samples)
             return
@@ -151,7 +155,7 @@ class Norm(nn.Module):
         )
 
     def kernel_rule(self) -> MovingRule | None:
-        """How a compiled kernel may update the moving statistics in place of ``update``; None: it may not."""
+        """What ``update`` does, in the terms of the compiled kernels; None: they do not know it."""
         return None
 
     def check_input(self, x: Tensor) -> None:

@@ -2,11 +2,14 @@
 
 from typing import ClassVar
 
-from carebn.kernels.fused import MovingRule, usable
+from carebn.kernels.plans import MovingRule
 from carebn.kernels.vectors import AVERAGE
-from carebn.norm.base import Norm, TorchNorm
+from carebn.norm.base import TorchNorm
+from carebn.router import stands_for
 
 
+@stands_for("plain norm", "forward statistics combine scale_offset per_step feature_axis", "weight bias eps")
+@stands_for("moving statistics", "observe update kernel_rule", "running_mean running_var num_batches_tracked momentum")
 class BN(TorchNorm):
     """γ·(x − mean)/√(var + ε) + β with statistics pooled over time and batch; the moving ones follow by ``momentum``.
 
@@ -29,8 +32,7 @@ class BN(TorchNorm):
         )
 
     def kernel_rule(self) -> MovingRule | None:
-        own = type(self).update is Norm.update and self._recorder is None and usable(self.running_mean)
-        return MovingRule(AVERAGE, self.momentum) if own and self.momentum is not None else None
+        return None if self.momentum is None else MovingRule(AVERAGE, self.momentum)
 
 
 class ReBN(BN):

@@ -5,9 +5,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from carebn.kernels.fused import MovingRule, usable
+from carebn.kernels.plans import MovingRule
 from carebn.kernels.vectors import CONFIDENCE
 from carebn.norm.base import TorchNorm, store_
+from carebn.router import stands_for
 
 
 def follow(moving: Tensor, error: Tensor, value: Tensor, noise: Tensor, momentum: float) -> tuple[Tensor, Tensor]:
@@ -25,6 +26,8 @@ def follow(moving: Tensor, error: Tensor, value: Tensor, noise: Tensor, momentum
     return moving + gain * gap, error
 
 
+@stands_for("plain norm", "forward statistics combine scale_offset per_step feature_axis", "weight bias eps")
+@stands_for("moving statistics", "observe update kernel_rule", "running_mean running_var num_batches_tracked momentum")
 class CaReBN(TorchNorm):
     """Batch normalisation whose moving statistics stay precise while an agent learns online.
 
@@ -65,8 +68,7 @@ class CaReBN(TorchNorm):
         store_(self.error_var, error_var)
 
     def kernel_rule(self) -> MovingRule | None:
-        own = type(self).update is CaReBN.update and self._recorder is None and usable(self.running_mean)
-        if not own or self.momentum is None:
+        if self.momentum is None:
             return None
         return MovingRule(CONFIDENCE, self.momentum, (self.error_mean, self.error_var))
 

@@ -2,7 +2,10 @@
 
 from torch import nn
 
+from carebn.router import stands_for
 
+
+@stands_for("no norm", "forward")
 class NoNorm(nn.Identity):
     """Passes its input on."""
 

@@ -38,8 +38,8 @@ class Policy:
         log_std: nn.Module | None = None,
     ) -> None:
         self.network = network.eval().requires_grad_(False)
-        self._fast = FastActor(network) if FastActor.suits(network) else None
         self._random = is_random(network)
+        self._fast = FastActor(network) if isinstance(network, SpikingActor) and not self._random else None
         self.config = config
         self.obs_dim = obs_dim
         self.obs_dtype = obs_dtype
