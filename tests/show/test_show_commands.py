@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from carebn.study.measured import energy_of
+from carebn.study.runs import read_run
 from carebn.training.files import as_json
 
 
@@ -60,6 +62,12 @@ def test_energy_repeats_itself_and_goes_to_the_run_by_default(carebn, trained, t
         assert carebn("energy", run, "--quiet").code == 0
         written.append([(run / name).read_bytes() for name in ("energy.json", "energy.png")])
     assert written[0] == written[1]
+    data = json.loads(written[0][0])
+    record = read_run(run)  # as the paper's table reads it
+    assert energy_of(record) == data["network"]["synapses_total"]["nanojoule"]["paper"]
+    (run / "policy.safetensors").write_bytes(b"trained on")
+    with pytest.raises(ValueError, match=r"energy\.json is about another policy than the run's"):
+        energy_of(record)
 
 
 def test_energy_of_a_q_network(carebn, trained) -> None:

@@ -27,6 +27,7 @@ WARM_UP = 300  # random steps first: something to sample from
 @dataclass(frozen=True)
 class Cost:
     method: str
+    neuron: str
     seconds: float  # per 5000 steps
     mebibytes: float  # peak of the process
 
@@ -50,7 +51,7 @@ def measure_costs(
             memory[method] = pool.apply(_peak_memory, (config,))
     progress("time, in turns")
     times = _time_in_turns(configs, steps)
-    return [Cost(method, times[method], memory[method]) for method in methods]
+    return [Cost(method, configs[method].neuron, times[method], memory[method]) for method in methods]
 
 
 def _config(env_id: str, algo: str, method: str) -> TrainConfig:

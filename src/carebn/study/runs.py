@@ -78,9 +78,14 @@ class RunRecord:
         return self.steps[-1] if self.steps else 0
 
     @property
+    def converted(self) -> bool:
+        """Whether its one evaluation is that of its final policy, converted at the end."""
+        return self.config.get("conversion_steps") is not None
+
+    @property
     def best(self) -> float | None:
-        """The paper's score of a run: the maximum over evaluations of the mean return."""
-        return max(self.returns, default=None)
+        """The paper's score of a run: the maximum over evaluations of the mean return; a converted policy has none."""
+        return None if self.converted else max(self.returns, default=None)
 
     @property
     def speed(self) -> float | None:

@@ -157,7 +157,7 @@ def _table_figure(view: View) -> "Figure":
         axes.set_title(_plain(env))
         axes.set_yticks(places, [_plain(row.label) for row in table.rows])
         axes.grid(axis="y", visible=False)
-        axes.set_xlabel("max average return" if view.study.kind == "returns" else "")
+        axes.set_xlabel({"returns": "max average return", "energy": "nJ per decision"}.get(view.study.kind, ""))
         axes.set_ylim(len(table.rows) - 0.4, -0.6)
     for axes in list(grid.flat)[len(table.columns) :]:
         axes.remove()
