@@ -228,3 +228,22 @@ def test_every_study_is_shown_or_said_to_be_absent(tmp_path: Path) -> None:
     assert len(views) + len(absent) == len(STUDIES)
     assert {view.study.name for view in views} >= {"main", "td3-curves"}
     assert view_studies([])[0] == []
+
+
+def test_nothing_is_relative_to_a_baseline_of_another_budget(tmp_path: Path) -> None:
+    records = []
+    for env in ENVS:
+        records.append(run_of(tmp_path, "ann", env, 0, [10.0, 100.0, 50.0, 80.0]))
+        records.append(read_run(write_run(tmp_path / f"longer{env}", "care-bn", env, total=40_000)))
+        records.append(run_of(tmp_path, "bn", env, 0, [10.0, 50.0, 50.0, 40.0]))
+    view = view_study(STUDIES["main"], records)
+    assert view is not None
+    assert view.table is not None
+    care = view.table.rows[-1]
+    assert care.numbers[0].ours is not None
+    assert [ours for ours, _ in care.summaries] == [None, None, None]
+    ablation = view_study(STUDIES["ablation"], records)
+    assert ablation is not None
+    assert {bar.label: bar.value for bar in ablation.bars} == {
+        "BN": pytest.approx(50), "Re-BN": None, "Ca-BN": None, "CaRe-BN": None
+    }  # fmt: skip

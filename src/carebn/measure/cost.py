@@ -3,7 +3,7 @@
 Time: every method has a run of its own past its warm-up; they take turns in short slices within one process, so that
 whatever else the machine does falls on all alike, and the median slice of each counts. A step is acting, the
 environment, storing and one update, as in the paper's table. Memory: the peak of a fresh process that trains one
-method.
+method for as long as it takes to get warm, so that its replay is nearly empty.
 """
 
 import multiprocessing

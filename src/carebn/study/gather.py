@@ -44,10 +44,17 @@ class Gathered:
         return {env: [score(run.returns) for run in runs] for env, runs in found.items() if runs}
 
     def baseline_scores(self, row: Row, score: Callable[[Sequence[float]], float]) -> dict[str, list[float]]:
-        """Of the baseline, what the scores of ``row`` may be compared with: those of final policies with final ones."""
-        if self.study.baseline is None:
+        """Of the baseline, what the scores of ``row`` may be compared with: final policies with final ones, and runs
+        with runs of the same budget."""
+        baseline = self.study.baseline
+        if baseline is None:
             return {}
-        return self.scores(self.study.baseline, score if conversion_steps(row.variant) is None else final_return)
+        found = self.scores(baseline, score if conversion_steps(row.variant) is None else final_return)
+        return {
+            env: scores
+            for env, scores in found.items()
+            if self.cell(row, env).budget in (None, self.cell(baseline, env).budget)
+        }
 
     def budgets(self) -> list[Budget]:
         return sorted({cell.budget for cell in self.cells.values() if cell.budget is not None and cell.complete})

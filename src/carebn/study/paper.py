@@ -196,7 +196,7 @@ TRAINING_COST = Study(
         )
     ),
     note="Published on an RTX 3090 with a Xeon Platinum 8358P; the memory is the graphics card's. Ours is the peak of "
-    "a whole process, libraries included.",
+    "a whole process, libraries included, while its replay is nearly empty.",
 )
 
 ENERGY = Study(

@@ -96,7 +96,7 @@ def curves_figure(panels: list[tuple[str, str, str, list[tuple[str, Curve]]]], c
                 curve.x, curve.mean, dash, color=colour, marker=marker, label=_wrapped(label, wide - 0.6)
             )
             axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0)
-        axes.set_title(_plain(title))
+        axes.set_title(_wrapped(title, wide / columns - 0.5))
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         if max(curve.x[-1] for _, curve in lines) > 1:

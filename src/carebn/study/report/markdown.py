@@ -16,7 +16,8 @@ def render_markdown(runs: Runs, environments: dict[str, list[Line]], views: list
     blocks = ["# CaRe-BN report", f"{len(runs.records):,} runs, {complete:,} complete."]
     if runs.problems:
         blocks += ["\n".join(f"- {_safe(problem)}" for problem in runs.problems)]
-    blocks += ["## All runs", "± is one standard deviation over seeds."]
+    blocks.append("## All runs")
+    blocks.append("± is one standard deviation over seeds. Unfinished runs count with the evaluations they have.")
     for env, lines in environments.items():
         rows = [
             [

@@ -190,9 +190,9 @@ def _returns(gathered: Gathered) -> View:
     return _view(gathered, table=Table(list(study.envs), heads, rows, study.decimals))
 
 
-def _means(gathered: Gathered, row: Row | None) -> dict[str, float]:
+def _means(gathered: Gathered, row: Row) -> dict[str, float]:
     """The mean of max average returns over seeds, by environment."""
-    return {} if row is None else _mean_each(gathered.scores(row, max_average_return))
+    return _mean_each(gathered.scores(row, max_average_return))
 
 
 def _mean_each(scores: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -249,10 +249,10 @@ def _relative_variance(gathered: Gathered) -> View:
 def _normalised_maximum(gathered: Gathered) -> View:
     """The mean over environments of max average return relative to the baseline's, and the interval of its IQM."""
     study = gathered.study
-    baseline = _means(gathered, study.baseline)
     bars = []
     for row in study.rows:
         envs = study.envs_of(row)
+        baseline = _mean_each(gathered.baseline_scores(row, max_average_return))
         gain = performance_gain(_means(gathered, row), baseline, envs)
         relative: Estimate | None = iqm(normalised(gathered.scores(row, max_average_return), baseline), envs)
         interval = (relative.low * 100, relative.high * 100) if relative else None
@@ -292,10 +292,10 @@ def _exploration(gathered: Gathered) -> View:
 def _normalised_curves(gathered: Gathered) -> View:
     """Returns relative to the baseline's max average return, averaged over environments; steps relative to the end."""
     study = gathered.study
-    baseline = _means(gathered, study.baseline)
     lines, missing = [], []
     for row in study.rows:
         envs = study.envs_of(row)
+        baseline = _mean_each(gathered.baseline_scores(row, max_average_return))
         strata = []
         if all(baseline.get(env, 0) > 0 for env in envs):
             for env in envs:
