@@ -11,6 +11,7 @@ from carebn import load
 from carebn.deploy import DeployedPolicy
 from carebn.deploy.centring import REACH, centred
 from carebn.deploy.export import observations as episodes_of
+from carebn.deploy.folded import Readout
 from carebn.deploy.folding import fold
 from carebn.deploy.onnx_export import ONNXPolicy, write_onnx
 from carebn.deploy.parity import compare, trained_values
@@ -41,9 +42,8 @@ def test_a_threshold_by_hand():
     weight = np.zeros((6, 1))
     weight[0] = 1.0
     layer = replace(folded.layers[0], weight=weight, bias=np.zeros((1, 1)))
-    one = replace(
-        folded, encoder=encoder, layers=(layer,), time_steps=1, readout_weight=np.ones((1, 2)), readout_bias=np.zeros(2)
-    )
+    readout = Readout("sum", np.ones((1, 2)), np.zeros(2), np.ones(1))
+    one = replace(folded, encoder=encoder, layers=(layer,), time_steps=1, readout=readout)
     obs = np.zeros((3, 6), np.float32)
     obs[:, 0] = 0.5 + 2e-6, 0.5 - 4e-6, 0.1
     middle = (float(obs[0, 0]) + float(obs[1, 0])) / 2

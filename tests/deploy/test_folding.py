@@ -17,12 +17,16 @@ from deploy_cases import (
     unfolded_values,
 )
 from torch import nn
+from torch.nn.utils import prune
 
 from carebn.deploy import DeployedPolicy
 from carebn.deploy.folding import fold
 from carebn.network import SpikingActor
+from carebn.network.decoder import READOUTS, MembraneReadout, PopulationDecoder
+from carebn.network.layer import SpikingLayer
 from carebn.neuron import CLIF, NEURONS, make_neuron
-from carebn.norm import NORMS
+from carebn.neuron.surrogate import Rectangle
+from carebn.norm import NORMS, CaReBN, NoNorm
 
 
 def assert_same_spikes(network, obs, compiled=True):
@@ -67,7 +71,7 @@ def test_byte_observations(raw_bytes):
     np.testing.assert_allclose(ours, unfolded_values(ann, byte_observations()), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("readout", ["membrane", "rate"])
+@pytest.mark.parametrize("readout", READOUTS)
 @pytest.mark.parametrize("reset", ["spike", "threshold"])
 @pytest.mark.parametrize("observation", ["tanh", "raw"])
 @pytest.mark.parametrize("coding", ["deterministic", "analogue"])
@@ -165,3 +169,146 @@ def test_what_cannot_be_folded_is_refused():
         broken.layers[0].linear.weight[0, 0] = float("nan")
     with pytest.raises(ValueError, match=r"layers.0.weight holds NaN"):
         fold(broken)
+
+
+class DoublingLinear(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+class OtherNorm(CaReBN):
+    def forward(self, x):
+        return super().forward(x) + 1
+
+
+class OtherInference(CaReBN):
+    def moving_scale_shift(self):
+        scale, shift = super().moving_scale_shift()
+        return 2 * scale, shift
+
+
+class Shifting(NoNorm):
+    def forward(self, x):
+        return x + 1
+
+
+class OtherDecoder(PopulationDecoder):
+    def forward(self, spikes):
+        return -super().forward(spikes)
+
+
+class OtherLayer(SpikingLayer):
+    def forward(self, x, stimulation=None):
+        return super().forward(x, stimulation).flip(0)
+
+
+class SoftFiring(Rectangle):
+    def __call__(self, x):
+        return torch.sigmoid(x)
+
+
+class OtherForward(CLIF):
+    def forward(self, x):
+        return super().forward(2 * x)
+
+
+class Doubled(nn.Module):
+    def forward(self, x):
+        return 2 * x
+
+
+def replaced_forward(actor):
+    linear = actor.layers[0].linear
+    linear.forward = lambda x: 2 * nn.functional.linear(x, linear.weight, linear.bias)
+
+
+CHANGES = {
+    "linear": (lambda a: setattr(a.layers[0], "linear", DoublingLinear(60, 32)), "a DoublingLinear where a Linear is"),
+    "norm": (lambda a: setattr(a.layers[1], "norm", OtherNorm(24)), "fold a OtherNorm into the weights"),
+    "inference": (lambda a: setattr(a.layers[1], "norm", OtherInference(24)), "fold a OtherInference into the weights"),
+    "no norm": (lambda a: setattr(a.layers[1], "norm", Shifting()), "fold a Shifting into the weights"),
+    "decoder": (lambda a: setattr(a, "decoder", OtherDecoder(2)), "a OtherDecoder where a PopulationDecoder is"),
+    "layer": (lambda a: a.layers.__setitem__(1, OtherLayer(32, 24)), "a OtherLayer where a SpikingLayer is"),
+    "neuron": (lambda a: setattr(a.layers[0], "neuron", OtherForward()), "fold the neuron OtherForward"),
+    "surrogate": (lambda a: setattr(a.layers[0].neuron, "surrogate", SoftFiring()), "fires by SoftFiring"),
+    "steps": (lambda a: setattr(a.layers[1], "time_steps", 7), "a layer of 7 steps in a network of 5"),
+    "forward": (replaced_forward, r"layers\.0\.linear \(Linear\), because its forward was replaced"),
+    "hook": (
+        lambda a: a.layers[1].neuron.register_forward_hook(lambda module, args, out: 1 - out),
+        r"layers\.1\.neuron \(CLIF\), because a hook is called with it; remove the hook first",
+    ),
+    "pre-hook": (
+        lambda a: a.register_forward_pre_hook(lambda module, args: (-args[0],)),
+        "this SpikingActor, because a hook is called with it",
+    ),
+    "parametrisation": (
+        lambda a: nn.utils.parametrize.register_parametrization(a.layers[0].linear, "weight", Doubled()),
+        r"layers\.0\.linear .* has a parametrisation; .*remove_parametrizations",
+    ),
+    "weight norm": (
+        lambda a: nn.utils.parametrizations.weight_norm(a.layers[0].linear),
+        r"layers\.0\.linear .* has a parametrisation",
+    ),
+    "pruning": (
+        lambda a: prune.random_unstructured(a.layers[0].linear, "weight", amount=0.5),
+        r"layers\.0\.linear \(Linear\), because a hook is called with it",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_modules_are_refused_by_name(change):
+    """Folded as what they were derived from, each of these would be another policy."""
+    actor = spiking_actor()
+    change_it, reason = CHANGES[change]
+    change_it(actor)
+    with pytest.raises(ValueError, match=reason):
+        fold(actor)
+
+
+def test_changes_of_other_networks_are_refused():
+    ann = ann_actor("none")
+    ann.body = nn.Sequential(nn.Linear(6, 9), nn.Linear(9, 9), nn.ReLU())
+    with pytest.raises(ValueError, match="a Linear where a ReLU is expected"):
+        fold(ann)
+    ann.body = nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 24))
+    with pytest.raises(ValueError, match="a NoneType where a ReLU is expected"):
+        fold(ann)
+
+    class OtherReadout(MembraneReadout):
+        pass
+
+    network = spiking_q_network()
+    network.readout = OtherReadout(24, 4)
+    with pytest.raises(ValueError, match="a OtherReadout where a MembraneReadout is"):
+        fold(network)
+    with pytest.raises(ValueError, match=r"connected within themselves .* cannot be exported; .* carebn\.load acts"):
+        fold(spiking_actor(intralayer="intra"))
+
+
+def test_global_hooks_are_refused():
+    handle = nn.modules.module.register_module_forward_hook(lambda module, args, out: None)
+    try:
+        with pytest.raises(ValueError, match="while torch calls a hook with every module"):
+            fold(spiking_actor())
+    finally:
+        handle.remove()
+    fold(spiking_actor())
+
+
+def test_a_normaliser_of_ones_own_is_folded():
+    """With its own scale and offset, which the seam of norm/base.py is for."""
+
+    class Steeper(CaReBN):
+        def scale_offset(self, var):
+            scale, offset = super().scale_offset(var)
+            return 1.5 * scale, offset - 0.1
+
+        def combine(self, mean, var):
+            return mean, 2 * var
+
+    actor = spiking_actor()
+    mine = Steeper(32)
+    mine.load_state_dict(actor.layers[0].norm.state_dict())
+    actor.layers[0].norm = mine.eval()
+    assert_same_spikes(actor, observations(300))

@@ -152,12 +152,13 @@ def test_a_policy_of_hand_computed_numbers():
         "subtract": 1.0, "offset": np.zeros(1), "divisor": np.ones(1), "mean": np.zeros((1, 1)),
         "precision": np.ones((1, 1)),
     }  # fmt: skip
-    from carebn.deploy.folded import Bounds, Encoder, Layer, Neuron
+    from carebn.deploy.folded import Bounds, Encoder, Layer, Neuron, Readout
 
     neuron = Neuron("clif", {"current_decay": 0.5, "decay": 0.75, "v_threshold": 0.5})
     layer = Layer(np.array([[0.3]]), np.array([[0.1]]), None, neuron)
     bounds = Bounds(np.array([1.0]), np.array([2.0]), np.array([-1.0]), np.array([3.0]))
-    policy = Folded(3, Encoder(**encoder), (layer,), np.array([[0.5]]), np.array([0.25]), bounds)
+    readout = Readout("sum", np.array([[0.5]]), np.array([0.25]), np.ones(3))
+    policy = Folded(3, Encoder(**encoder), (layer,), readout, bounds)
     for compiled in (False, True):
         deployed = DeployedPolicy(policy, compiled)
         values = deployed.values(np.zeros((1, 1), np.float32))  # at the centre of the field: A = 1, a spike every step

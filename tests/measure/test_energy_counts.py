@@ -1,6 +1,7 @@
 """Operations: against the paper's table, SpikingJelly's counter, slow loops and numbers worked by hand."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from carebn.measure.energy import PAPER_NJ, PRICES, Bill, Count, Operations, ann
 from carebn.measure.energy_report import figure, table, verdict
 from carebn.measure.spikes import Decision, Population, record
 from carebn.network import ANNActor, SpikingActor, SpikingQNetwork
+from carebn.neuron import CLIF
 
 # Observation and action sizes of the paper's tasks.
 TASKS = {
@@ -196,6 +198,68 @@ def test_membranes(neuron: str, norm: str, multiplications: int, additions: int)
     assert membranes.operations == Operations(multiplications * places, additions * places)
 
 
+class Unheard(CLIF):
+    def step(self, current: torch.Tensor, state: Any) -> tuple[torch.Tensor, Any]:
+        return super().step(2 * current, state)
+
+
+def test_a_neuron_with_a_step_of_its_own_has_no_known_cost() -> None:
+    network = SpikingActor(3, 2, hidden=(8,), neuron=Unheard()).eval()
+    with pytest.raises(ValueError, match="the cost of a Unheard neuron is not known"):
+        counted(network, torch.randn(2, 3)).bill()
+
+
+@pytest.mark.parametrize(
+    ("mode", "fan_out"),
+    [("intra", 10), ("no-bias", 10), ("no-self", 9), ("no-lateral", 1), ("self", 1), ("lateral", 9), ("bias", 0)],
+)
+def test_connections_inside_a_layer_are_synapses(mode: str, fan_out: int) -> None:
+    """Each spike walks, one step later, to every neuron that its weights reach; after the last step there is none."""
+    torch.manual_seed(0)
+    network, obs = SpikingActor(3, 2, hidden=(12,), intralayer=mode, time_steps=4).eval(), torch.randn(30, 3)
+    bill = counted(network, obs).bill()
+    rates = figure("title", bill, counterpart(network), "").axes[-1]
+    assert len(rates.patches) == 3  # each population once
+    *others, within = bill.synapses
+    assert [item.name for item in others] == ["encoder → layer 1", "layer 1 → output population"]
+    assert (within.name, within.inputs, within.outputs) == ("output population → itself", 20, 20)
+    spikes = torch.from_numpy(record(network, obs)[1][-1].values)
+    connections, walked = network.layers[-1].connections, 0
+    for step in spikes[:-1]:
+        for neuron in torch.argwhere(step)[:, 1].tolist():
+            alone = torch.zeros(1, 20)
+            alone[0, neuron] = 1
+            walked += int((connections(alone) != connections(torch.zeros(1, 20))).sum())
+    assert walked == fan_out * int(spikes[:-1].sum())
+    assert spikes[:-1].sum() > 0
+    assert within.operations == Operations(synaptic=walked / 30)
+    assert within.sender_spikes == pytest.approx(float(spikes[:-1].sum()) / 30)
+    assert within.sender_rate == pytest.approx(float(spikes[:-1].mean()))
+
+
+def test_connections_inside_a_layer_need_a_second_step() -> None:
+    network = SpikingActor(3, 2, hidden=(12,), intralayer="intra", time_steps=1).eval()
+    within = counted(network, torch.randn(30, 3)).bill().synapses[-1]
+    assert (within.operations, within.sender_rate) == (Operations(), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("readout", "additions"), [("membrane", 1), ("rate", 1), ("max-membrane", 4), ("mean-membrane", 8)]
+)
+def test_read_outs(readout: str, additions: int) -> None:
+    """V_t = V_{t−1} + w·S_t + b: one bias in all where only the end counts; each, and their sum, where all do."""
+    network = SpikingActor(3, 2, hidden=(8,), time_steps=4, readout=readout).eval()
+    decoder = counted(network, torch.randn(5, 3)).bill().overhead[-1]
+    assert decoder.operations[:2] == (2 * 2, (additions + 1) * 2)
+
+
+@pytest.mark.parametrize(("observation", "each"), [("tanh", (1, 0)), ("zscore", (1, 1)), ("raw", (0, 0))])
+def test_what_becomes_of_an_observation(observation: str, each: tuple[int, int]) -> None:
+    network = SpikingActor(3, 2, hidden=(8,), encoder_options={"observation": observation, "coding": "analogue"}).eval()
+    encoder = counted(network, torch.randn(5, 3)).bill().overhead[0]
+    assert encoder.operations[:2] == (3 * each[0] + 4 * 30, 3 * each[1] + 30)
+
+
 def test_a_q_network_on_analogue_input() -> None:
     network = make("q")
     bill = counted(network, torch.randn(5, 3)).bill()
@@ -248,3 +312,4 @@ def test_the_verdict_says_dearer_when_it_is() -> None:
     cheap, dear = ann_bill(1, (1,), 1, squashed=False), ann_bill(99, (999,), 9, squashed=False)
     assert "times dearer" in verdict(bill, cheap)[1]
     assert "times cheaper" in verdict(bill, dear)[1]
+    assert "paper: nothing spent in synapses, " in verdict(Bill([], bill.overhead), dear)[0]

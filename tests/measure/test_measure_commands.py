@@ -9,6 +9,7 @@ import pytest
 from carebn.commands.measure import Distributions, TrainingCost, run
 from carebn.measure.cost import measure_costs
 from carebn.measure.distributions import Snapshot, _told_apart, most_and_least_moving, snapshots
+from carebn.study.measured import read_measured
 from carebn.training import Run, TrainConfig
 
 
@@ -41,6 +42,27 @@ def test_distributions_of_a_run(trained: Path, tmp_path: Path) -> None:
         assert run(Distributions((trained, trained), out=tmp_path / name, layer=3, snapshots=2, updates=2)) == 0
         assert (tmp_path / name).stat().st_size > 5000
     assert contents(trained) == before
+
+
+def test_the_numbers_of_a_figure_lie_beside_it(trained: Path, tmp_path: Path) -> None:
+    """Where carebn report and carebn study show find them, as they are in the figure."""
+    _, taken = snapshots(trained, layer=1, number=2, updates=3)
+    out = tmp_path / "runs" / "input-distributions.png"
+    assert run(Distributions((trained,), out=out, snapshots=2, updates=3)) == 0
+    measured = read_measured([out.parent])
+    assert measured.problems == []
+    (one,) = measured.distributions
+    assert (one.run, one.layer, one.config) == ("care", 1, json.loads((trained / "config.json").read_bytes()))
+    for feature, moments in zip(most_and_least_moving(taken), (one.most, one.least), strict=True):
+        assert [moment.updates for moment in moments] == [0, 3]
+        for snapshot, moment in zip(taken, moments, strict=True):
+            assert moment.mean == pytest.approx(snapshot.mean[feature])
+            assert moment.var == pytest.approx(snapshot.var[feature])
+            assert moment.distance == pytest.approx(snapshot.distance[feature])
+            samples, edges = snapshot.samples[:, feature], np.array(moment.edges)
+            inside = np.mean((samples >= edges[0]) & (samples <= edges[-1]))
+            assert np.sum(moment.density * np.diff(edges)) == pytest.approx(inside)  # of all samples, not of these
+            assert inside > 0.95
 
 
 def test_runs_of_one_method_go_by_their_directories() -> None:
@@ -90,15 +112,21 @@ def test_no_normaliser_and_no_checkpoint(trained: Path, tmp_path: Path) -> None:
 
 
 def test_costs_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = TrainingCost(("ann", "care-bn"), env_id="Pendulum-v1", steps=40, out=tmp_path / "cost.json")
+    out = tmp_path / "runs" / "training-cost.json"
+    config = TrainingCost(("ann", "care-bn"), env_id="Pendulum-v1", steps=40, out=out)
     assert run(config) == 0
     rows = capsys.readouterr().out.splitlines()
-    assert [row.split()[0] for row in rows[1:]] == ["ann", "care-bn"]
+    assert [row.split()[0] for row in rows[1:]] == ["ann", "care-bn", "numbers:"]
     assert rows[1].split()[2] == rows[1].split()[4] == "1.000"
-    saved = json.loads((tmp_path / "cost.json").read_text())
+    saved = json.loads(out.read_text())
     ann, care = saved["costs"]
-    assert care["seconds"] > ann["seconds"] > 0
+    assert min(care["seconds"], ann["seconds"]) > 0
     assert ann["mebibytes"] > 50
+    costs = read_measured([out.parent]).costs  # as carebn report and carebn study show read it
+    assert costs is not None
+    assert (costs.env_id, costs.algo, costs.steps) == ("Pendulum-v1", "td3", 40)
+    assert costs.by_method[("care-bn", "clif")] == (care["seconds"], care["mebibytes"])
+    assert costs.by_method[("ann", "none")] == (ann["seconds"], ann["mebibytes"])
 
 
 @pytest.mark.parametrize(

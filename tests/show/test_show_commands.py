@@ -1,15 +1,20 @@
 """carebn energy, watch and spikes: what they write is there and right, and mistakes are one sentence."""
 
+import itertools
 import json
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import imageio_ffmpeg
 import numpy as np
 import pytest
 from PIL import Image
 
+from carebn.study.measured import energy_of
+from carebn.study.runs import read_run
 from carebn.training.files import as_json
 
 
@@ -57,6 +62,12 @@ def test_energy_repeats_itself_and_goes_to_the_run_by_default(carebn, trained, t
         assert carebn("energy", run, "--quiet").code == 0
         written.append([(run / name).read_bytes() for name in ("energy.json", "energy.png")])
     assert written[0] == written[1]
+    data = json.loads(written[0][0])
+    record = read_run(run)  # as the paper's table reads it
+    assert energy_of(record) == data["network"]["synapses_total"]["nanojoule"]["paper"]
+    (run / "policy.safetensors").write_bytes(b"trained on")
+    with pytest.raises(ValueError, match=r"energy\.json is about another policy than the run's"):
+        energy_of(record)
 
 
 def test_energy_of_a_q_network(carebn, trained) -> None:
@@ -205,3 +216,42 @@ def test_nan_in_a_policy(carebn, trained, tmp_path: Path) -> None:
         said = carebn(command, run)
         assert (said.code, said.err.count("\n")) == (1, 1)
         assert "holds NaN or infinity" in said.err
+
+
+# --- environments that do wrong ---------------------------------------------------------------------------------------
+
+
+def change_steps(monkeypatch: pytest.MonkeyPatch, change: Callable[[int, tuple[Any, ...]], tuple[Any, ...]]) -> None:
+    """``change(number, what step gave)`` is what a step of an Atari game gives from now on."""
+    from ale_py.env import AtariEnv
+
+    number, plain = itertools.count(1), AtariEnv.step
+    monkeypatch.setattr(AtariEnv, "step", lambda self, action: change(next(number), plain(self, action)))
+
+
+@pytest.mark.parametrize("words", ["watch --out film.gif --seconds 1", "spikes --out picture.png --decision 9"])
+def test_steps_are_checked_as_everywhere(carebn, trained, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    run = trained("pong")
+    change_steps(monkeypatch, lambda number, given: (given[0][:-1] if number == 3 else given[0], *given[1:]))
+    said = carebn(*words.split()[:1], run, *words.split()[1:])
+    assert (said.code, said.out) == (1, "")
+    assert "ALE/Pong-v5 gave an observation of shape (127,), and its observation space has the shape (128,)" in said.err
+    assert names(Path()) == []
+
+
+@pytest.mark.parametrize("words", ["watch --out film.gif --seconds 1", "spikes --out picture.png --decision 9"])
+def test_a_reward_that_is_no_number_is_told(carebn, trained, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    run = trained("pong")
+    change_steps(monkeypatch, lambda number, given: (given[0], float("nan"), *given[2:]))
+    said = carebn(*words.split()[:1], run, *words.split()[1:])
+    assert said.code == 1
+    assert "gave a reward that is NaN, infinite or too large for float32" in said.err
+
+
+def test_a_return_may_be_larger_than_any_reward(carebn, trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rewards of 2e38 fit into float32, and their sum, which is no reward, need not."""
+    run = trained("pong")
+    change_steps(monkeypatch, lambda number, given: (given[0], 2e38, *given[2:]))
+    said = carebn("watch", run, "--out", "film.gif", "--seconds", 1, "--quiet")
+    assert said.code == 0, said.err
+    assert names(Path()) == ["film.gif"]

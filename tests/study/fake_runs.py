@@ -6,6 +6,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+from carebn.training.files import sha256
+
 VERSIONS = {"python": "3.11.7", "carebn": "0.1.0", "torch": "2.13.0"}
 
 # A program that runs the command line and tells how much memory it took.
@@ -73,3 +75,35 @@ def write_run(
         (directory / "checkpoint" / f"{total:09d}").mkdir(parents=True)
         (directory / "checkpoint" / f"{total:09d}" / "manifest.json").write_text("{}")
     return directory
+
+
+def write_converted_run(directory: Path, env_id: str, score: float, method: str = "ann-snn", **options: Any) -> Path:
+    """A run of a method that converts its ANN at the end, and the one evaluation of the converted policy."""
+    steps = {"ann-snn": 100, "crpi": 8}[method]
+    write_run(directory, method, env_id, neuron="none", conversion_steps=steps, **options)
+    (directory / f"converted-T{steps}").mkdir()
+    (directory / f"converted-T{steps}" / "evaluation.json").write_text(
+        json.dumps({"mean_return": score, "std_return": 1.0, "returns": [score] * 10})
+    )
+    return directory
+
+
+def write_costs(
+    directory: Path,
+    costs: dict[str, tuple[float, float]],
+    env_id: str = "Ant-v4",
+    algo: str = "td3",
+    neuron: str = "clif",
+) -> None:
+    """As ``carebn measure cost`` leaves them."""
+    rows = [{"method": m, "neuron": neuron, "seconds": s, "mebibytes": b} for m, (s, b) in costs.items()]
+    data = {"env_id": env_id, "algo": algo, "steps": 400, "costs": rows}
+    (directory / "training-cost.json").write_text(json.dumps(data))
+
+
+def write_energy(run: Path, nanojoule: float) -> None:
+    """As ``carebn energy`` leaves it, what a table needs of it."""
+    policy = sha256((run / "policy.safetensors").read_bytes())
+    prices = {"paper": nanojoule, "45nm": 7 * nanojoule}
+    data = {"policy": policy, "network": {"synapses_total": {"nanojoule": prices}}}
+    (run / "energy.json").write_text(json.dumps(data))

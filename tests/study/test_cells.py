@@ -135,6 +135,7 @@ def test_a_method_that_this_version_lacks_is_one_sentence() -> None:
 def test_gathering_reads_what_was_written(tmp_path: Path) -> None:
     """Not through the fake: the configuration of a real cell, written as a run writes it."""
     config = config_of(Cell(CARE.variant, "Hopper-v4", 0), Budget.scaled(0.01))
-    run = RunRecord(tmp_path, json.loads(json.dumps(config.as_json())), [10_250], [5.0], [1.0], True, 0.0, 0, "", {})
+    written = json.loads(json.dumps(config.as_json()))
+    run = RunRecord(tmp_path, written, [10_250], [5.0], [1.0], 10_250, True, 0.0, 0, "", {})
     assert gather(EXPLORATION, [run], scale=0.01).cell(CARE, "Hopper-v4").complete == [run]
     assert gather(EXPLORATION, [run], scale=0.02).cell(CARE, "Hopper-v4").complete == []

@@ -1,12 +1,15 @@
 """Studies from runs: the numbers beside the paper's, worked by hand; missing stays missing."""
 
+import json
 from pathlib import Path
 
 import pytest
-from fake_runs import write_run
+from fake_runs import write_converted_run, write_costs, write_energy, write_run
 
+from carebn.study.measured import read_measured
 from carebn.study.paper import STUDIES
 from carebn.study.records import Published
+from carebn.study.report.explorer import explore
 from carebn.study.report.views import Number, view_studies, view_study
 from carebn.study.runs import RunRecord, read_run
 
@@ -45,7 +48,7 @@ def test_main_table(tmp_path: Path) -> None:
     assert view.budgets == [20_000]
     table = view.table
     assert table is not None
-    assert [row.label for row in table.rows] == [row.label for row in STUDIES["main"].rows]
+    assert [row.label.split(" (")[0] for row in table.rows] == [row.label for row in STUDIES["main"].rows]
     rows = {row.label: row for row in table.rows}
     care = rows["CaRe-BN"]
     assert all(number.ours == (130.0, 10.0) and number.seeds == 2 for number in care.numbers)  # the best evaluations
@@ -116,14 +119,108 @@ def test_normalised_curves(tmp_path: Path) -> None:
     assert len(view.panels[0].missing) == 3
 
 
-def test_cost_from_whole_runs(tmp_path: Path) -> None:
-    view = view_study(STUDIES["training-cost"], [read_run(write_run(tmp_path / "a", "tdbn", "Ant-v4"))])
+def test_cost_from_its_own_measurement(tmp_path: Path) -> None:
+    """Not from the speed of whole runs, which evaluate as well and do not know their memory."""
+    runs = [read_run(write_run(tmp_path / "a", "tdbn", "Ant-v4"))]
+    assert view_study(STUDIES["training-cost"], runs) is None
+    write_costs(tmp_path, {"tdbn": (70.25, 812.5), "care-bn": (71.0, 820.0), "bn": (69.0, 810.0)})
+    view = view_study(STUDIES["training-cost"], runs, read_measured([tmp_path]))
     assert view is not None
     assert view.table is not None
     time, memory = view.table.rows[0].numbers
-    assert time.ours == (50.0, 0.0)  # at 100 steps/s
-    assert time.published == Published(242)
-    assert memory.ours is None
+    assert (time.ours, time.published) == ((70.25, 0.0), Published(242))
+    assert (memory.ours, memory.published) == ((812.5, 0.0), Published(437))
+    assert [[n.ours for n in row.numbers] for row in view.table.rows[1:4]] == [[None, None]] * 3
+    assert view.table.rows[4].numbers[1].ours == (820.0, 0.0)
+    assert "400 steps of each" in view.made
+    for other in ({"env_id": "Hopper-v4"}, {"algo": "sac"}, {"neuron": "lif"}):  # of something else than the table
+        write_costs(tmp_path, {"tdbn": (70.25, 812.5)}, **other)
+        assert view_study(STUDIES["training-cost"], runs, read_measured([tmp_path])) is None
+
+
+def test_energy_of_counted_policies(tmp_path: Path) -> None:
+    """Synapses at the paper's prices, mean over the seeds that were counted; the average needs every environment."""
+    study, records = STUDIES["energy"], []
+    for i, env in enumerate(study.envs):
+        for seed in (0, 1):
+            directory = write_run(tmp_path / f"{env}-{seed}", env_id=env, seed=seed)
+            records.append(read_run(directory))
+            if env != "Hopper-v4" or seed == 0:
+                write_energy(directory, 10.0 + i + 2 * seed)
+    view = view_study(study, records)
+    assert view is not None
+    assert view.table is not None
+    ann, care = view.table.rows
+    assert all(number.ours is None for number in ann.numbers)
+    assert ann.summaries == [(None, 1775.36)]
+    assert [number.ours for number in care.numbers] == [(11.0, 1.0), (12.0, 1.0), (13.0, 1.0), (13.0, 0.0), (15.0, 1.0)]
+    assert [number.seeds for number in care.numbers] == [2, 2, 2, 1, 2]
+    assert care.numbers[0].published == Published(12.94)
+    [(average, published)] = care.summaries
+    assert average == pytest.approx((11 + 12 + 13 + 13 + 15) / 5)
+    assert published == 16.48
+    assert "1 of 10 runs have no energy.json" in " ".join(view.problems)
+    (tmp_path / "Ant-v4-0" / "policy.safetensors").write_bytes(b"another")
+    for seed in (0, 1):
+        (tmp_path / f"Walker2d-v4-{seed}" / "energy.json").write_text("[]")
+    view = view_study(study, records)
+    assert view is not None
+    assert view.table is not None
+    numbers = view.table.rows[1].numbers
+    assert (numbers[1].ours, numbers[4].ours) == ((13.0, 0.0), None)
+    assert view.table.rows[1].summaries[0][0] is None
+    assert any("Ant-v4-0/energy.json is about another policy" in problem for problem in view.problems)
+    assert any("Walker2d-v4-1/energy.json cannot be read, or an older" in problem for problem in view.problems)
+    for path in tmp_path.glob("*/energy.json"):
+        path.unlink()
+    assert view_study(study, records) is None
+
+
+def test_distributions_that_were_measured(tmp_path: Path) -> None:
+    study = STUDIES["input-distributions"]
+    runs = [read_run(write_run(tmp_path / m, m, study.envs[0])) for m in ("bn", "care-bn")]
+    assert view_study(study, runs) is None
+    config = runs[0].config
+    moment = {"edges": [0.0, 1.0, 3.0], "density": [0.6, 0.2], "mean": 1.0, "var": 0.25}
+    moments = [moment | {"updates": 0, "distance": 0.125}, moment | {"updates": 25, "distance": 0.5}]
+    stranger = {"run": "c", "config": config | {"env_id": "Hopper-v4"}, "layer": 1, "most": moments, "least": moments}
+    ours = stranger | {"run": "bn", "config": config, "layer": 2, "least": moments[:1]}
+    (tmp_path / "input-distributions.json").write_text(json.dumps({"runs": [stranger, ours]}))
+    view = view_study(study, runs, read_measured([tmp_path]))
+    assert view is not None
+    assert "one run each, after 20,000 steps; not measured: CaRe-BN" in view.made
+    most, least = view.panels
+    assert most.title == "BN, layer 2, the feature that moves most: W1 0.125, 0.500"
+    assert least.title == "BN, layer 2, the feature that moves least: W1 0.125"
+    assert [label for label, _ in most.lines] == [
+        "after 0 updates, true", "after 0 updates, believed", "after 25 updates, true", "after 25 updates, believed"
+    ]  # fmt: skip
+    true, believed = (curve for _, curve in least.lines)
+    assert (true.x, true.mean) == ([0.5, 2.0], [0.6, 0.2])
+    assert believed.mean == pytest.approx([0.48394, 0.10798], abs=1e-5)  # N(1, 0.25) there
+
+
+def test_a_converted_policy_is_compared_with_final_ones(tmp_path: Path) -> None:
+    """ANN: best 100, last 80 everywhere; converted: 72. That is 10 % below what was converted, not 28 %."""
+    study, records = STUDIES["main"], []
+    for env in study.envs:
+        records.append(run_of(tmp_path, "ann", env, 0, [10.0, 100.0, 50.0, 80.0]))
+        records.append(run_of(tmp_path, "care-bn", env, 0, [10.0, 20.0, 90.0, 50.0]))
+        records.append(read_run(write_converted_run(tmp_path / f"converted-{env}", env, 72.0)))
+    view = view_study(study, records)
+    assert view is not None
+    assert view.table is not None
+    rows = {row.label: row for row in view.table.rows}
+    converted = rows["ANN-SNN (ours: final policy, T = 100)"]
+    assert converted.numbers[0].ours == (72.0, 0.0)
+    (gain, paper), (without, _), (ratio, _) = converted.summaries
+    assert (gain, without, ratio) == (pytest.approx(-10), pytest.approx(-10), pytest.approx(0.9))
+    assert paper == -21.11
+    assert rows["CaRe-BN"].summaries[0][0] == pytest.approx(-10)  # best to best
+    assert rows["ANN"].summaries[0][0] == 0
+    line = next(line for line in explore(records)["Ant-v4"] if "ANN-SNN" in line.label)
+    assert line.label == "ANN-SNN, final policy converted, T = 100"
+    assert (line.best, line.last) == (None, (72.0, 0.0))
 
 
 def test_every_study_is_shown_or_said_to_be_absent(tmp_path: Path) -> None:
@@ -131,3 +228,22 @@ def test_every_study_is_shown_or_said_to_be_absent(tmp_path: Path) -> None:
     assert len(views) + len(absent) == len(STUDIES)
     assert {view.study.name for view in views} >= {"main", "td3-curves"}
     assert view_studies([])[0] == []
+
+
+def test_nothing_is_relative_to_a_baseline_of_another_budget(tmp_path: Path) -> None:
+    records = []
+    for env in ENVS:
+        records.append(run_of(tmp_path, "ann", env, 0, [10.0, 100.0, 50.0, 80.0]))
+        records.append(read_run(write_run(tmp_path / f"longer{env}", "care-bn", env, total=40_000)))
+        records.append(run_of(tmp_path, "bn", env, 0, [10.0, 50.0, 50.0, 40.0]))
+    view = view_study(STUDIES["main"], records)
+    assert view is not None
+    assert view.table is not None
+    care = view.table.rows[-1]
+    assert care.numbers[0].ours is not None
+    assert [ours for ours, _ in care.summaries] == [None, None, None]
+    ablation = view_study(STUDIES["ablation"], records)
+    assert ablation is not None
+    assert {bar.label: bar.value for bar in ablation.bars} == {
+        "BN": pytest.approx(50), "Re-BN": None, "Ca-BN": None, "CaRe-BN": None
+    }  # fmt: skip

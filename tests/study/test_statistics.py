@@ -62,6 +62,7 @@ def test_relative_variance() -> None:
     assert statistics.relative_variance({A: [-2, -4], B: [8, 12]}, [A, B]) == pytest.approx(100 * (1 / 3 + 1 / 5) / 2)
     assert statistics.relative_variance({A: [2, 4]}, [A, B]) is None
     assert statistics.relative_variance({A: [-1, 1]}, [A]) is None
+    assert statistics.relative_variance({A: [2, 4], B: [8]}, [A, B]) is None  # one seed has no spread
 
 
 def test_interquartile_mean() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from fake_runs import PROBE, write_run
+from fake_runs import PROBE, write_converted_run, write_costs, write_energy, write_run
 
 from carebn import cli
 from carebn.study.paper import MUJOCO, STUDIES
@@ -80,18 +80,20 @@ def test_the_main_table_without_any_run(tmp_path: Path, study) -> None:
     assert said.returncode == 0
     shown = [[label, *numbers] for label, source, *numbers in rows(said.stdout) if source == "paper"]
     assert shown == [re.split(" {2,}", line) for line in PUBLISHED.strip().splitlines()]
-    ours = [numbers for _, source, *numbers in rows(said.stdout) if source == "ours"]
+    ours = [numbers for _, source, *numbers in rows(said.stdout) if source.startswith("ours")]
     assert ours == [["–"] * 6] * 10  # missing, and said to be
     assert "carebn: runs holds no run of main; make them with: carebn study run main\n" in said.stderr
     assert not (tmp_path / "runs").exists()
 
 
-def exact_run(directory: Path, method: str, env_id: str, seed: int, best: float, **options: Any) -> None:
-    """A run whose best evaluation is ``best`` and whose last is one less."""
+def exact_run(
+    directory: Path, method: str, env_id: str, seed: int, best: float, last: float | None = None, **options: Any
+) -> None:
+    """A run whose best evaluation is ``best`` and whose last is ``last``, or one less."""
     write_run(directory, method, env_id, seed, total=10_000, **options)
     lines = [
         json.dumps({"step": step, "eval/mean_return": score, "eval/std_return": 0.0})
-        for step, score in ((5_000, best), (10_000, best - 1))
+        for step, score in ((5_000, best), (10_000, best - 1 if last is None else last))
     ]
     (directory / "metrics.jsonl").write_text("\n".join(lines) + "\n")
 
@@ -214,6 +216,75 @@ def test_plan_stop_and_go_on(tmp_path: Path, study) -> None:
     shown = study("show", "ann-td3", "--scale", "0.0001")
     assert shown.stderr == ""
     assert [row[2].endswith("(1)") for row in rows(shown.stdout) if row[1] == "ours"] == [True, True]
+
+
+def test_a_converted_policy_is_scored_as_what_it_is(tmp_path: Path, study) -> None:
+    """The ANN's best is 1000, its last evaluation 800, and of that final policy the conversion keeps 720: 90 %."""
+    for env in MUJOCO:
+        exact_run(tmp_path / "runs" / f"ann-{env}", "ann", env, 0, 1000.0, last=800.0, neuron="none")
+        write_converted_run(tmp_path / "runs" / f"snn-{env}", env, 720.0, total=10_000)
+    for score in ("max", "last", "final"):
+        said = study("show", "main", "--score", score)
+        (ours,) = (row for row in rows(said.stdout) if row[1] == "ours, final")
+        assert ours[2:8] == ["720 (1)"] * 5 + ["-10.00%"]
+        overall = next(row for row in rows(said.stdout) if row[0] == "ANN-SNN" and "%" in row[1])
+        assert overall[1:3] == ["-10.00%", "-10.00%"]
+        assert overall[3].startswith("0.900")
+    assert "converted with T = 100 and evaluated once" in " ".join(said.stdout.split())
+
+
+def test_training_cost_is_its_own_measurement(tmp_path: Path, study) -> None:
+    write_run(tmp_path / "runs" / "a", "tdbn", "Ant-v4")
+    said = study("show", "training-cost")
+    assert said.returncode == 0
+    assert "runs holds no measurement of training-cost; make it with: carebn measure cost tdbn bntt" in said.stderr
+    assert {tuple(row[2:]) for row in rows(said.stdout) if row[1] == "ours"} == {("–", "–")}
+    write_costs(tmp_path / "runs", {"tdbn": (70.4, 812.0), "care-bn": (71.0, 820.0)})
+    said = study("show", "training-cost")
+    assert said.stderr == ""
+    assert [tuple(row[2:]) for row in rows(said.stdout) if row[1] == "ours"] == [
+        ("70", "812"), ("–", "–"), ("–", "–"), ("–", "–"), ("71", "820")
+    ]  # fmt: skip
+    (tmp_path / "runs" / "training-cost.json").write_text('{"costs": 3}')
+    assert "training-cost.json cannot be read as a measurement" in study("show", "training-cost").stderr
+
+
+def test_training_cost_needs_no_runs(study) -> None:
+    said = study("run", "training-cost", "--dry-run")
+    assert said.returncode == 0
+    assert "training-cost is made of more than runs: carebn measure cost tdbn bntt tebn tab care-bn" in said.stderr
+    assert "0 runs" in said.stdout
+
+
+def test_energy_of_the_counted(tmp_path: Path, study) -> None:
+    for i, env in enumerate(MUJOCO):
+        write_energy(write_run(tmp_path / "runs" / env, env_id=env), 12.0 + i)
+    write_run(tmp_path / "runs" / "uncounted", env_id=MUJOCO[0], seed=1)
+    said = study("show", "energy")
+    assert "1 of 6 runs have no energy.json: carebn energy RUN makes it" in said.stderr
+    ann, care = (row for row in rows(said.stdout) if row[1] == "ours")
+    assert ann[2:] == ["–"] * 6
+    assert care[2:] == ["12.00 (1)", "13.00 (1)", "14.00 (1)", "15.00 (1)", "16.00 (1)", "14.00"]
+    one = study("show", "energy", "--envs", "Ant")
+    assert [row[2:] for row in rows(one.stdout) if row[1] == "ours"] == [["–", "–"], ["13.00 (1)", "13.00"]]
+
+
+def test_distributions_in_words(tmp_path: Path, study) -> None:
+    run = write_run(tmp_path / "runs" / "bn", "bn", MUJOCO[0])
+    said = study("show", "figure-1")
+    assert (
+        "holds no measurement of input-distributions; make it with: carebn measure distributions RUN RUN" in said.stderr
+    )
+    moment = {"edges": [0.0, 1.0], "density": [1.0], "mean": 0.0, "var": 1.0}
+    moments = [moment | {"updates": 0, "distance": 0.25}, moment | {"updates": 25, "distance": 0.5}]
+    entry = {"run": "bn", "config": json.loads((run / "config.json").read_bytes()), "layer": 1}
+    data = {"runs": [entry | {"most": moments, "least": moments[:1]}]}
+    (tmp_path / "runs" / "input-distributions.json").write_text(json.dumps(data))
+    said = study("show", "figure-1")
+    assert said.stderr == ""
+    bn, care = (row for row in rows(said.stdout) if row[1] == "ours")
+    assert bn == ["BN", "ours", "1", "0.250 (0), 0.500 (25)", "0.250 (0)"]
+    assert care[2:] == ["–", "–", "–"]
 
 
 def test_two_thousand_runs(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from carebn import cli
 from carebn.network import IntralayerSpikingLayer, SpikingActor
 from carebn.norm import NORMS
+from carebn.study.paper import find_study
 from carebn.training import InterruptedRun, Run, TrainConfig
 from carebn.training.build import make_agent
 from carebn.training.environment import Spaces
@@ -225,11 +226,30 @@ def test_updates_come_in_bursts(tmp_path: Path) -> None:
 def test_conversion_is_named() -> None:
     plain, residual = (TrainConfig(method=m).checked() for m in ("ann-snn", "crpi"))
     assert plain.conversion() == {"rule": "ltb", "time_steps": 100}
-    assert residual.conversion() == {"rule": "max", "time_steps": 100, "residual": "crpi", "alpha": 0.3}
-    changed = TrainConfig(method="crpi", conversion_steps=8, residual_alpha=0.5).checked().conversion()
-    assert changed == {"rule": "max", "time_steps": 8, "residual": "crpi", "alpha": 0.5}
+    assert residual.conversion() == {"rule": "max", "time_steps": 8, "residual": "crpi", "alpha": 0.3}
+    changed = TrainConfig(method="crpi", conversion_steps=100, residual_alpha=0.5).checked().conversion()
+    assert changed == {"rule": "max", "time_steps": 100, "residual": "crpi", "alpha": 0.5}
     assert TrainConfig(method="ann").checked().conversion() is None
     assert plain.as_json()["conversion_steps"] == 100
+
+
+def test_every_cited_score_stands_where_it_is_cited() -> None:
+    """Gain and returns in one row of the table that is named."""
+    cited = [(name, score) for name, method in METHODS.items() for score in method.scores]
+    checked = 0
+    for name, score in cited:
+        if score.where.startswith("Table "):
+            rows = find_study(score.where).rows
+            printed = [(row.summary, tuple(int(number.mean) for number in row.published)) for row in rows]
+            assert (score.gain, score.returns) in printed, (name, score.where)
+            checked += 1
+    assert checked >= 18
+
+
+def test_a_preset_has_the_steps_of_the_score_beside_it() -> None:
+    (score,) = METHODS["crpi"].scores
+    assert f"T = {METHODS['crpi'].conversion['time_steps']}" in score.text
+    assert METHODS["crpi"].differences()["converted"] == "max T = 8 crpi 0.3"
 
 
 # --- mistakes ---------------------------------------------------------------------------------------------------------

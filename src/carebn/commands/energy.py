@@ -21,8 +21,9 @@ from carebn.show.terminal import print_table, terminal
 from carebn.training.environment import make_env
 from carebn.training.evaluation import play
 from carebn.training.files import as_json as json_bytes
-from carebn.training.files import write_atomically
+from carebn.training.files import sha256, write_atomically
 from carebn.training.policy import load
+from carebn.training.policy_file import NAME as POLICY
 from carebn.training.progress_of import unfinished
 
 
@@ -72,6 +73,7 @@ def run(config: Config) -> int:
     bill, ann = count.bill(), counterpart(network) if spiking else None
     data: dict[str, Any] = {
         "run": policy.title(),
+        "policy": sha256((config.run / POLICY).read_bytes()),  # what was counted
         "env_id": env_id,
         "episodes": config.episodes,
         "decisions": count.decisions,

@@ -10,11 +10,14 @@ import tyro
 
 @dataclass(frozen=True)
 class Distributions:
-    """Draw what reaches a normaliser and what it believes, from the last checkpoint of runs, which stay as they are."""
+    """Draw what reaches a normaliser and what it believes, from the last checkpoint of runs, which stay as they are.
+
+    The numbers lie beside the figure as JSON: there carebn study show and carebn report look for the paper's figure 1.
+    """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Run directories, a row of the figure each."""
-    out: Path = Path("distributions.png")
+    out: Path = Path("runs/input-distributions.png")
     """The figure, .png or .pdf."""
     layer: int = 1
     """Which normaliser, counted from the input."""
@@ -26,7 +29,10 @@ class Distributions:
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """Time and memory of training with each normaliser, measured side by side in one go."""
+    """Time and memory of training with each normaliser, measured side by side in one go.
+
+    carebn study show and carebn report make the paper's table 20 of what it writes.
+    """
 
     methods: tyro.conf.Positional[tuple[str, ...]] = ("care-bn", "bn", "tdbn", "bntt", "tebn", "tab")
     """Ratios are to the first."""
@@ -36,8 +42,8 @@ class TrainingCost:
     """The algorithm."""
     steps: int = 400
     """Steps of each method that are timed; the result is scaled to 5000."""
-    out: Path | None = None
-    """Also write the numbers as JSON."""
+    out: Path = Path("runs/training-cost.json")
+    """The numbers as JSON."""
 
 
 Config = (
@@ -56,10 +62,10 @@ def _draw(config: Distributions) -> int:
     if not config.runs:
         raise ValueError("name one or more run directories")
     try:
-        draw_distributions(config.runs, config.out, config.layer, config.snapshots, config.updates)
+        numbers = draw_distributions(config.runs, config.out, config.layer, config.snapshots, config.updates)
     except OSError as error:
         raise OSError(f"cannot write {config.out} ({error.strerror}); choose another --out") from error
-    print(f"figure: {config.out}")
+    print(f"figure: {config.out}\nnumbers: {numbers}")
     return 0
 
 
@@ -77,10 +83,11 @@ def _cost(config: TrainingCost) -> int:
     for cost in costs:
         ratios = cost.seconds / first.seconds, cost.mebibytes / first.mebibytes
         print(f"{cost.method:{width}}  {cost.seconds:16.1f}  {ratios[0]:6.3f}  {cost.mebibytes:9.1f}  {ratios[1]:6.3f}")
-    if config.out is not None:
-        data = {"env_id": config.env_id, "algo": config.algo, "steps": config.steps, "costs": [*map(asdict, costs)]}
-        try:
-            write_atomically(config.out, as_json(data))
-        except OSError as error:
-            raise OSError(f"cannot write {config.out} ({error.strerror}); choose another --out") from error
+    data = {"env_id": config.env_id, "algo": config.algo, "steps": config.steps, "costs": [*map(asdict, costs)]}
+    try:
+        config.out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(config.out, as_json(data))
+    except OSError as error:
+        raise OSError(f"cannot write {config.out} ({error.strerror}); choose another --out") from error
+    print(f"numbers: {config.out}")
     return 0

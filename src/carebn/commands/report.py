@@ -28,18 +28,20 @@ class Config:
 def run(config: Config) -> int:
     if config.format not in OUTPUTS:
         raise ValueError(unknown_name("format", config.format, OUTPUTS))
+    from carebn.study.measured import read_measured
     from carebn.study.report.explorer import explore
     from carebn.study.report.views import view_studies
     from carebn.study.runs import read_runs
 
     runs = read_runs(config.runs, episodes=True, measures=True)
-    for problem in runs.problems:
+    measured = read_measured(config.runs)
+    for problem in (*runs.problems, *measured.problems):
         print(f"carebn: {problem}", file=sys.stderr)
     if not runs.records:
         where = ", ".join(map(str, config.runs))
         kind = "no readable run" if runs.problems else "no run"
         raise ValueError(f"there is {kind} in {where}; make one with carebn train or carebn study run")
-    views, absent = view_studies(runs.records)
+    views, absent = view_studies(runs.records, measured)
     environments = explore(runs.records)
     out = config.out if config.out is not None else Path(OUTPUTS[config.format])
     try:

@@ -12,7 +12,7 @@ from carebn.measure.spikes import decide
 from carebn.show.outputs import writable_file
 from carebn.show.raster import DPI, figure
 from carebn.show.screen import Controls
-from carebn.training.environment import check_step, make_env, spaces_of
+from carebn.training.environment import check_step, make_env, reset, spaces_of, step
 from carebn.training.files import write_atomically
 from carebn.training.policy import load
 from carebn.training.progress_of import unfinished
@@ -47,12 +47,12 @@ def run(config: Config) -> int:
     env_id = policy.config.env_id
     env = make_env(env_id, policy.config.import_modules)
     spaces = spaces_of(env, env_id)
-    obs, _ = env.reset(seed=config.seed)
+    obs = reset(env, env_id, config.seed)
     check_step(env_id, obs, 0.0)
     decision = decide(policy, obs[None])
     for made in range(1, config.decision):
-        obs, reward, terminated, truncated, _ = env.step(decision.action[0])
-        check_step(env_id, obs, float(reward))
+        obs, reward, terminated, truncated = step(env, env_id, decision.action[0])
+        check_step(env_id, obs, reward)
         if terminated or truncated:
             raise ValueError(f"the episode is over after {made} decisions; choose a --decision up to {made}")
         decision = decide(policy, obs[None], decision.state)

@@ -130,6 +130,9 @@ def _run(config: RunStudy) -> int:
                 configs.append(config_of(cell, budget))
     for why in missing.values():
         _tell(f"{why}: its runs are left out")
+    for study in studies:
+        if study.command:
+            _tell(f"{study.name} is made of more than runs: {study.command}")
     if config.dry_run:
         _plan(Sweep(configs, config.runs), config)
         return 0
@@ -196,29 +199,36 @@ def _show(config: ShowStudy) -> int:
     envs = _environments(studies, config.envs)
     from carebn.study.cells import Budget
     from carebn.study.gather import gather
+    from carebn.study.measured import read_measured
     from carebn.study.runs import read_runs
-    from carebn.study.tables import DRAWN, tables_of
+    from carebn.study.tables import DRAWN, costs_of, distributions_of, tables_of
 
     if config.scale is not None:
         Budget.scaled(config.scale)  # a mistake is told before anything is read
     found = read_runs([config.runs] if config.runs.is_dir() else [])
-    for problem in found.problems:
+    measured = read_measured([config.runs])
+    for problem in (*found.problems, *measured.problems):
         _tell(problem)
     console = terminal()
     for i, study in enumerate(studies):
-        gathered = gather(study, found.records, config.scale, envs, config.seeds)
+        gathered = gather(study, found.records, config.scale, envs, config.seeds, measured)
         problems = list(gathered.problems)
         budgets = gathered.budgets()
         if len(budgets) > 1:
             which = " and ".join(map(str, budgets))
             problems.append(f"the runs of {study.name} were made at several budgets ({which}): choose with --scale")
-        if not any(cell.complete or cell.unfinished or cell.mixed for cell in gathered.cells.values()):
+        there = any(cell.complete or cell.unfinished or cell.mixed for cell in gathered.cells.values())
+        if not there and any(study.cells()):
             at = "" if config.scale is None else f" at --scale {config.scale:g}"
             problems.append(
                 f"{config.runs} holds no run of {study.name}{at}; make them with: carebn study run {study.name}"
                 + ("" if config.scale is None else f" --scale {config.scale:g}")
                 + _runs_option(config.runs)
             )
+        if (study.kind == "cost" and not costs_of(gathered)) or (
+            study.kind == "distributions" and there and not distributions_of(gathered)
+        ):
+            problems.append(f"{config.runs} holds no measurement of {study.name}; make it with: {study.command}")
         if study.kind == "wasserstein":
             complete = [run for cell in gathered.cells.values() for run in cell.complete]
             unmeasured = sum(not (run.directory / "measure-wasserstein.jsonl").exists() for run in complete)

@@ -12,7 +12,7 @@ from carebn.show.film import Film, format_of
 from carebn.show.outputs import writable_file
 from carebn.show.screen import Controls, Screen
 from carebn.show.stage import Stage
-from carebn.training.environment import check_step, spaces_of
+from carebn.training.environment import check_step, reset, spaces_of, step
 from carebn.training.policy import load
 from carebn.training.progress_of import unfinished
 
@@ -61,15 +61,15 @@ def run(config: Config) -> int:
     controls = Controls.of(stage.env, spaces_of(stage.env, env_id))
     most = max(1, int(config.seconds * fps))
     screen: Screen | None = None
-    stage.env.reset(seed=config.seed)
+    reset(stage.env, env_id, config.seed)
     stage.look()  # what cannot be drawn is told before a film is begun
     with Film(config.out, fps, form.size) as film, Counter("frames", most, config.quiet) as counter:
         for episode in range(config.episodes):
-            obs, _ = stage.env.reset(seed=config.seed + episode)
+            obs = reset(stage.env, env_id, config.seed + episode)
+            check_step(env_id, obs, 0.0)
             score, over, decisions = 0.0, False, 0
             state = None  # nothing is carried from one episode to the next
             while not over and film.frames < most:
-                check_step(env_id, obs, score)
                 decision = decide(policy, obs[None], state)
                 state = decision.state
                 if screen is None:
@@ -82,8 +82,9 @@ def run(config: Config) -> int:
                     note = f"episode {episode + 1} of {config.episodes}" if config.episodes > 1 else ""
                     film.add(screen.frame(stage.look(), score, decisions, note))
                     counter.advance()
-                obs, reward, terminated, truncated, _ = stage.env.step(decision.action[0])
-                score += float(reward)
+                obs, reward, terminated, truncated = step(stage.env, env_id, decision.action[0])
+                check_step(env_id, obs, reward)
+                score += reward
                 decisions += 1
                 over = terminated or truncated
             if screen is not None and film.frames < most:

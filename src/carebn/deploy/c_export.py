@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from carebn.deploy.folded import Array, Folded, Layer
+from carebn.deploy.folded import Array, Folded, Layer, Readout
 
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror")
@@ -92,7 +92,7 @@ def _file(network: Folded, d: _Dialect) -> Iterator[str]:
     observation = "uint8_t" if encoder.byte_observations else "float"
     declaration = (
         f"{'int' if discrete else 'void'} policy(const {observation} observation[{encoder.obs_dim}], "
-        f"real {'values' if discrete else 'action'}[{len(network.readout_bias)}])"
+        f"real {'values' if discrete else 'action'}[{network.readout.values}])"
     )
     result = "returns the number of the best action, and the values of all" if discrete else "gives the action"
     yield f"""/*
@@ -100,7 +100,7 @@ def _file(network: Folded, d: _Dialect) -> Iterator[str]:
  * {network.time_steps} time steps per decision, {"int8" if d.int8 else d.real} weights.
  * C99, libm (-lm), no allocation. It works in static memory, so it must not run twice at the same time.
  * An observation that is not a number excites nothing. For a test program, compile with -DPOLICY_MAIN:
- * it reads {encoder.obs_dim} numbers per observation and prints {len(network.readout_bias)} per line.
+ * it reads {encoder.obs_dim} numbers per observation and prints {network.readout.values} per line.
  */
 #include <math.h>
 #include <stdint.h>
@@ -267,11 +267,41 @@ _STATES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+def _sum(readout: Readout, d: _Dialect, spikes: str, result: str) -> list[str]:
+    values = readout.values
+    return [
+        f"for (int o = 0; o < {values}; o++) {result}[o] = readout_bias[o];",
+        f"for (int f = 0; f < {len(readout.weight)}; f++) {{",
+        f"    real total = {d.number(0)};",
+        f"    for (int t = 0; t < STEPS; t++) total += readout_share[t] * {spikes};",
+        f"    if (total != 0) for (int o = 0; o < {values}; o++) {result}[o] += total * readout_weight[f][o];",
+        "}",
+    ]
+
+
+def _furthest(readout: Readout, d: _Dialect, spikes: str, result: str) -> list[str]:
+    values = readout.values
+    return [
+        f"real potential[{values}];",
+        f"for (int o = 0; o < {values}; o++) potential[o] = {result}[o] = {d.number(0)};",
+        "for (int t = 0; t < STEPS; t++) {",
+        f"    for (int o = 0; o < {values}; o++) potential[o] += readout_bias[o];",
+        f"    for (int f = 0; f < {len(readout.weight)}; f++)",
+        f"        if ({spikes} != 0)",
+        f"            for (int o = 0; o < {values}; o++) potential[o] += {spikes} * readout_weight[f][o];",
+        f"    for (int o = 0; o < {values}; o++)",
+        f"        if (fabs{d.suffix}(potential[o]) > fabs{d.suffix}({result}[o])) {result}[o] = potential[o];",
+        "}",
+    ]
+
+
+_READOUTS = {"sum": _sum, "furthest": _furthest}
+
+
 def _policy(network: Folded, d: _Dialect, declaration: str) -> str:
-    encoder, last = network.encoder, network.layers[-1]
-    outputs, values = last.outputs, len(network.readout_bias)
-    spiking = network.spiking
-    arrays = d.array("readout_weight", network.readout_weight) + d.array("readout_bias", network.readout_bias)
+    encoder, readout, spiking = network.encoder, network.readout, network.spiking
+    values = readout.values
+    arrays = d.array("readout_weight", readout.weight) + d.array("readout_bias", readout.bias)
     result = "values" if network.bounds is None else "action"
     buffers, calls = [], []
     kind = "uint8_t {}[STEPS][{}]" if encoder.coding == "spikes" else "real {}[{}]"
@@ -282,18 +312,14 @@ def _policy(network: Folded, d: _Dialect, declaration: str) -> str:
         # C has no implicit conversion from an array of arrays to one of constant arrays
         cast = f"(const uint8_t (*)[{layer.inputs}])" if spiking and not (i == 1 and encoder.coding != "spikes") else ""
         calls.append(f"layer_{i}({cast}signal_{i - 1}, signal_{i});")
-    n = len(network.layers)
-    each = f"for (int t = {network.read_out_from}; t < STEPS; t++) count += signal_{n}[t][f];"
-    count = f"real count = {d.number(0)};\n{each}\n" if spiking else f"real count = signal_{n}[f];\n"
+    spikes = f"signal_{len(network.layers)}" + ("[t][f]" if spiking else "[f]")
+    if readout.kind == "sum":
+        arrays += d.array("readout_share", readout.share)
     lines = [
         *(f"static {buffer};" for buffer in buffers),
         "encode(observation, signal_0);",
         *calls,
-        f"for (int o = 0; o < {values}; o++) {result}[o] = readout_bias[o];",
-        f"for (int f = 0; f < {outputs}; f++) {{",
-        *_indent(count, 1).splitlines(),
-        f"    if (count != 0) for (int o = 0; o < {values}; o++) {result}[o] += count * readout_weight[f][o];",
-        "}",
+        *_READOUTS[readout.kind](readout, d, spikes, result),
     ]
     if network.bounds is None:
         lines += [
@@ -313,7 +339,7 @@ def _policy(network: Folded, d: _Dialect, declaration: str) -> str:
 
 
 def _main(network: Folded, observation: str) -> str:
-    obs_dim, values = network.encoder.obs_dim, len(network.readout_bias)
+    obs_dim, values = network.encoder.obs_dim, network.readout.values
     return f"""
 #ifdef POLICY_MAIN
 #include <stdio.h>

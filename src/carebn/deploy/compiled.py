@@ -28,7 +28,8 @@ class CompiledPolicy:
     def __init__(self, network: Folded) -> None:
         encoder = network.encoder
         bounds = network.bounds
-        self._outputs = len(network.readout_bias)
+        readout = network.readout
+        self._outputs = readout.values
         self._arguments = (
             encoder.offset,
             encoder.divisor,
@@ -36,14 +37,15 @@ class CompiledPolicy:
             encoder.precision,
             np.array([encoder.limit, encoder.threshold, encoder.subtract]),
             np.array([network.time_steps, CODINGS.index(encoder.coding), SQUASHES.index(encoder.squash)]),
-            network.read_out_from,
             np.array([_plan(layer) for layer in network.layers]),
             np.array([_constants(layer) for layer in network.layers]),
             np.concatenate([layer.weight.ravel() for layer in network.layers]),
             np.concatenate([layer.bias.ravel() for layer in network.layers]),
             np.concatenate([np.empty(0) if layer.scale is None else layer.scale.ravel() for layer in network.layers]),
-            network.readout_weight,
-            network.readout_bias,
+            readout.weight,
+            readout.bias,
+            readout.share,
+            readout.kind == "furthest",
             np.empty((0, 0)) if bounds is None else np.stack([bounds.middle, bounds.reach, bounds.low, bounds.high]),
         )
 
@@ -201,6 +203,31 @@ def _scale_and_add(z: Any, scale: Any, bias: Any) -> None:
         z[f] = z[f] * scale[f] + bias[f]
 
 
+@njit(cache=True)
+def _read_sum(last: Any, weight: Any, bias: Any, share: Any, out: Any, b: int) -> None:
+    out[b] = bias
+    for f in range(len(weight)):
+        total = 0.0
+        for t in range(len(share)):
+            total += share[t] * last[t, f]
+        if total != 0:
+            _add_scaled(out, b, weight, f, total)
+
+
+@njit(cache=True)
+def _read_furthest(last: Any, weight: Any, bias: Any, steps: int, potential: Any, out: Any, b: int) -> None:
+    potential[:] = 0.0
+    out[b] = 0.0
+    for t in range(steps):
+        potential[0] += bias
+        for f in range(len(weight)):
+            if last[t, f] != 0:
+                _add_scaled(potential, 0, weight, f, last[t, f])
+        for o in range(len(bias)):
+            if abs(potential[0, o]) > abs(out[b, o]):
+                out[b, o] = potential[0, o]
+
+
 @njit(cache=True, nogil=True)
 def _decide(
     obs: Any,
@@ -210,7 +237,6 @@ def _decide(
     precision: Any,
     numbers: Any,
     plan: Any,
-    read_out_from: int,
     layers: Any,
     constants: Any,
     weights: Any,
@@ -218,6 +244,8 @@ def _decide(
     scales: Any,
     readout_weight: Any,
     readout_bias: Any,
+    share: Any,
+    furthest: bool,
     bounds: Any,
     out: Any,
 ) -> None:
@@ -229,6 +257,7 @@ def _decide(
     signals = np.empty((2, steps, widest))
     currents = np.empty((steps, widest))
     state = np.empty((3, widest))
+    potential = np.empty((1, outputs))
     fired = np.empty(CHUNK + 1, np.uint64)  # unsigned: a negative index would have to be looked for
     for b in range(len(obs)):
         _encode(obs[b], offset, divisor, mean, precision, numbers, plan, signals[0])
@@ -271,14 +300,10 @@ def _decide(
             in_steps = steps
             spiking = family != RELU
         last = signals[len(layers) % 2]
-        for o in range(outputs):
-            out[b, o] = readout_bias[o]
-        for f in range(len(readout_weight)):
-            total = 0.0
-            for t in range(read_out_from, steps):
-                total += last[t, f]
-            if total != 0:
-                _add_scaled(out, b, readout_weight, f, total)
+        if furthest:
+            _read_furthest(last, readout_weight, readout_bias, steps, potential, out, b)
+        else:
+            _read_sum(last, readout_weight, readout_bias, share, out, b)
         if bounds.size > 0:
             for o in range(outputs):
                 action = bounds[0, o] + bounds[1, o] * np.tanh(out[b, o])

@@ -4,6 +4,7 @@ Beside the exported file a report of the comparison is left, ``FILE.json``, with
 """
 
 import importlib
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,7 +25,7 @@ from carebn.deploy.folding import fold
 from carebn.deploy.parity import Parity, compare, trained_values
 from carebn.deploy.runtime import DeployedPolicy, load
 from carebn.errors import unknown_name
-from carebn.training.environment import make_env
+from carebn.training.environment import check_step, make_env, reset, step
 from carebn.training.evaluation import Evaluation, evaluate
 from carebn.training.files import as_json, flush_directory, sha256, write_file
 from carebn.training.policy import Policy
@@ -272,14 +273,18 @@ def _recorded(segments: Sequence[Path], count: int) -> NDArray[Any] | None:
 
 
 def _random_episodes(policy: Policy, count: int) -> NDArray[Any]:
-    env = make_env(policy.config.env_id, policy.config.import_modules)
+    config = policy.config
+    env = make_env(config.env_id, config.import_modules)
     env.action_space.seed(0)
     rows: list[NDArray[Any]] = []
-    obs, _ = env.reset(seed=0)
-    while len(rows) < count:
-        rows.append(np.array(obs, dtype=policy.obs_dtype))
-        obs, _, terminated, truncated, _ = env.step(env.action_space.sample())
-        if terminated or truncated:
-            obs, _ = env.reset()
+    for episode in itertools.count():
+        obs, over, reward = reset(env, config.env_id, seed=episode), False, 0.0
+        while len(rows) < count and not over:
+            check_step(config.env_id, obs, reward)
+            rows.append(np.array(obs, dtype=policy.obs_dtype))
+            obs, reward, terminated, truncated = step(env, config.env_id, env.action_space.sample())
+            over = terminated or truncated
+        if len(rows) == count:
+            break
     env.close()
     return np.stack(rows)

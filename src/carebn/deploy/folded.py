@@ -19,9 +19,10 @@ from carebn.errors import unknown_name
 Array = NDArray[np.float64]
 
 FORMAT = "carebn-policy"
-VERSION = 1
+VERSION = 2  # files of version 1 are read too
 SQUASHES = ("none", "tanh", "clip")
 CODINGS = ("direct", "analogue", "spikes")
+READOUTS = ("sum", "furthest")
 
 # The constants of each neuron in the order in which compiled code takes them.
 NEURONS: dict[str, tuple[str, ...]] = {
@@ -121,27 +122,49 @@ class Bounds:
 
 
 @dataclass(frozen=True, eq=False)
-class Folded:
-    """Encoder → layers → value = (Σ_t spikes_t) @ readout_weight + readout_bias → action.
+class Readout:
+    """From the spikes of the last layer to values.
 
-    The sum is over the steps from ``read_out_from`` on. With bounds the action is continuous; without, it is the number
-    of the largest value. Ordinary (ReLU) networks have one time step. All neuron states start anew at every decision:
-    at zero, and the potentials of integrate-and-fire neurons at v_start.
+    kind   sum        value = (Σ_t share_t·spikes_t) @ weight + bias
+           furthest   V_t = V_{t−1} + spikes_t @ weight + bias; value = the V_t furthest from zero, the first of several
+    """
+
+    kind: str
+    weight: Array  # [features, values]
+    bias: Array  # [values]
+    share: Array  # [T]: how much a spike of each step counts; for furthest always one
+
+    def __post_init__(self) -> None:
+        _known("read-out", self.kind, READOUTS)
+        _shape("readout.weight", self.weight, (len(self.weight), self.values))
+        if self.kind == "furthest" and (self.share != 1).any():
+            raise ValueError("a read-out of the furthest potential counts every step alike")
+        if not self.share.sum() > 0:
+            raise ValueError("a read-out needs a step that counts")
+
+    @property
+    def values(self) -> int:
+        return len(self.bias)
+
+
+@dataclass(frozen=True, eq=False)
+class Folded:
+    """Encoder → layers → read-out → action.
+
+    With bounds the action is continuous; without, it is the number of the largest value. Ordinary (ReLU) networks have
+    one time step. All neuron states start anew at every decision: at zero, and the potentials of integrate-and-fire
+    neurons at v_start.
     """
 
     time_steps: int
     encoder: Encoder
     layers: tuple[Layer, ...]
-    readout_weight: Array  # [features, values]
-    readout_bias: Array  # [values]
+    readout: Readout
     bounds: Bounds | None
-    read_out_from: int = 0
 
     def __post_init__(self) -> None:
         if self.time_steps < 1 or not self.layers:
             raise ValueError("a policy needs at least one time step and one layer")
-        if not 0 <= self.read_out_from < self.time_steps:
-            raise ValueError(f"the read-out begins at step {self.read_out_from} of {self.time_steps}")
         size = self.encoder.outputs
         for i, layer in enumerate(self.layers):
             _shape(f"layers.{i}.weight", layer.weight, (size, layer.outputs))
@@ -150,11 +173,11 @@ class Folded:
             if layer.scale is not None:
                 _shape(f"layers.{i}.scale", layer.scale, (self.time_steps, layer.outputs))
             size = layer.outputs
-        values = len(self.readout_bias)
-        _shape("readout.weight", self.readout_weight, (size, values))
+        _shape("readout.weight", self.readout.weight, (size, self.readout.values))
+        _shape("readout.share", self.readout.share, (self.time_steps,))
         if self.bounds is not None:
             for name, bound in vars(self.bounds).items():
-                _shape(f"bounds.{name}", bound, (values,))
+                _shape(f"bounds.{name}", bound, (self.readout.values,))
         for name, array in self._arrays().items():
             if not np.isfinite(array).all():
                 raise ValueError(f"{name} holds NaN or infinity")
@@ -176,7 +199,7 @@ class Folded:
             arrays |= {f"layers.{i}.weight": layer.weight, f"layers.{i}.bias": layer.bias}
             if layer.scale is not None:
                 arrays[f"layers.{i}.scale"] = layer.scale
-        arrays |= {"readout.weight": self.readout_weight, "readout.bias": self.readout_bias}
+        arrays |= {f"readout.{name}": value for name, value in vars(self.readout).items() if _is_array(value)}
         if self.bounds is not None:
             arrays |= {f"bounds.{name}": bound for name, bound in vars(self.bounds).items()}
         return arrays
@@ -187,7 +210,7 @@ class Folded:
             "format": FORMAT,
             "version": VERSION,
             "time_steps": self.time_steps,
-            "read_out_from": self.read_out_from,
+            "readout": self.readout.kind,
             "encoder": {name: value for name, value in vars(self.encoder).items() if not _is_array(value)},
             "neurons": [
                 {"kind": layer.neuron.kind, "constants": dict(layer.neuron.constants)} for layer in self.layers
@@ -222,16 +245,19 @@ class Folded:
 
 
 def _build(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Folded:
-    if description.get("format") != FORMAT or description.get("version") != VERSION:
+    if description.get("format") != FORMAT or description.get("version") not in (1, VERSION):
         raise ValueError(f"it is not a policy of carebn in format version {VERSION}")
     wide = {name: np.ascontiguousarray(array, dtype=np.float64) for name, array in arrays.items()}
 
     def room(prefix: str) -> dict[str, Array]:
         return {name.removeprefix(prefix): array for name, array in wide.items() if name.startswith(prefix)}
 
-    bounds = room("bounds.")
+    steps, bounds = int(description["time_steps"]), room("bounds.")
+    if description["version"] == 1:  # these sum, over all steps or those from one on
+        wide["readout.share"] = (np.arange(steps) >= int(description.get("read_out_from", 0))).astype(np.float64)
+        description = description | {"readout": "sum"}
     return Folded(
-        time_steps=int(description["time_steps"]),
+        time_steps=steps,
         encoder=Encoder(**(description["encoder"] | room("encoder."))),
         layers=tuple(
             Layer(
@@ -242,10 +268,13 @@ def _build(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Fold
             )
             for i, neuron in enumerate(description["neurons"])
         ),
-        readout_weight=wide["readout.weight"],
-        readout_bias=wide["readout.bias"],
+        readout=Readout(
+            kind=description["readout"],
+            weight=wide["readout.weight"],
+            bias=wide["readout.bias"],
+            share=wide["readout.share"],
+        ),
         bounds=Bounds(**bounds) if bounds else None,
-        read_out_from=int(description.get("read_out_from", 0)),  # older files read all steps
     )
 
 

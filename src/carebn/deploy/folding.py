@@ -11,58 +11,65 @@ either way.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from carebn.deploy.folded import NEURONS, Array, Bounds, Encoder, Folded, Layer
+from carebn.deploy.folded import NEURONS, Array, Bounds, Encoder, Folded, Layer, Readout
 from carebn.deploy.folded import Neuron as FoldedNeuron
+from carebn.deploy.plain import check_unchanged, plain
 from carebn.network import ANNActor, ANNQNetwork, PopulationDecoder, PopulationEncoder, SpikingActor, SpikingQNetwork
 from carebn.network.bounds import ActionBounds
 from carebn.network.converted import Converted, ConvertedActor, ConvertedQNetwork
+from carebn.network.decoder import MembraneReadout
+from carebn.network.encoder import ZScore
+from carebn.network.integrate_fire import IntegrateFireBody, IntegrateFireLayer
+from carebn.network.intralayer import IntralayerSpikingLayer
 from carebn.network.layer import SpikingLayer
 from carebn.neuron import CLIF, DN, LIF, Neuron
+from carebn.neuron.surrogate import Surrogate
 from carebn.norm import NoNorm, Norm
 
 
 def fold(network: nn.Module, *, byte_observations: bool = False) -> Folded:
     """The inference of a policy network (moving statistics) as plain numbers; the network is left as it is.
 
-    ``byte_observations``: observations are uint8, which Q-networks divide by 255.
+    Only what is known is folded: a module whose type, or whose behaviour by a hook or a replaced method, is another is
+    refused by name. ``byte_observations``: observations are uint8, which Q-networks divide by 255.
     """
     how = FOLDS.get(type(network))
     if how is None:
         known = ", ".join(sorted(kind.__name__ for kind in FOLDS))
         raise ValueError(f"do not know how to fold a {type(network).__name__}; known networks: {known}")
+    check_unchanged(network)  # before the copy, which not every change survives
     with torch.no_grad():
         return how(copy.deepcopy(network).cpu().double().eval(), byte_observations)
 
 
 def _spiking_actor(actor: SpikingActor, byte_observations: bool) -> Folded:
     steps = actor.encoder.time_steps
-    weight, bias = _population_readout(actor.decoder, steps)
     return Folded(
         time_steps=steps,
-        encoder=_population_encoder(actor.encoder, byte_observations),
+        encoder=_population_encoder(plain(actor.encoder, PopulationEncoder), byte_observations),
         layers=_spiking_layers(actor.layers, steps),
-        readout_weight=weight,
-        readout_bias=bias,
+        readout=_population_readout(plain(actor.decoder, PopulationDecoder), steps),
         bounds=_bounds(actor.bounds),
     )
 
 
 def _spiking_q_network(network: SpikingQNetwork, byte_observations: bool) -> Folded:
-    layers = [layer for layer in network.layers if isinstance(layer, SpikingLayer)]
-    steps = layers[0].time_steps
+    steps = plain(network.layers[0], SpikingLayer).time_steps
+    readout = plain(network.readout, MembraneReadout)
+    bias = {"membrane": float(steps), "count": 1.0}[readout.kind] * _numpy(readout.bias)
     return Folded(
         time_steps=steps,
         encoder=_direct(network.obs_dim, byte_observations, network.raw_bytes),
-        layers=_spiking_layers(layers, steps),
-        readout_weight=_numpy(network.readout.weight.t()),
-        readout_bias=steps * _numpy(network.readout.bias),
+        layers=_spiking_layers(network.layers, steps),
+        readout=Readout("sum", _numpy(readout.weight.t()), bias, np.ones(steps)),
         bounds=None,
     )
 
@@ -73,8 +80,7 @@ def _ann_actor(actor: ANNActor, byte_observations: bool) -> Folded:
         time_steps=1,
         encoder=_direct(layers[0].inputs, byte_observations, raw_bytes=True),
         layers=layers,
-        readout_weight=_numpy(actor.head.weight.t()),
-        readout_bias=_numpy(actor.head.bias),
+        readout=_head(actor.head, np.ones(1)),
         bounds=_bounds(actor.bounds),
     )
 
@@ -84,8 +90,7 @@ def _ann_q_network(network: ANNQNetwork, byte_observations: bool) -> Folded:
         time_steps=1,
         encoder=_direct(network.obs_dim, byte_observations, network.raw_bytes),
         layers=_relu_layers(network.body),
-        readout_weight=_numpy(network.head.weight.t()),
-        readout_bias=_numpy(network.head.bias),
+        readout=_head(network.head, np.ones(1)),
         bounds=None,
     )
 
@@ -108,18 +113,19 @@ def _converted(network: Converted, encoder: Encoder, bounds: Bounds | None) -> F
         )
     neuron = FoldedNeuron("if", {"v_threshold": 1.0, "v_start": 0.5})
     layers = []
-    for layer in network.body.parts():
-        theta = _numpy(layer.threshold)
-        weight, bias = _numpy(layer.linear.weight.t()), _numpy(layer.linear.bias)
-        layers.append(Layer(weight / theta, (bias / theta)[None], None, neuron))
+    for layer in plain(network.body, IntegrateFireBody).layers:
+        part = plain(layer, IntegrateFireLayer)
+        theta = _numpy(part.threshold)
+        weight, bias = _linear(part.linear)
+        layers.append(Layer(weight / theta, bias / theta, None, neuron))
+    read = (np.arange(run.time_steps) >= run.read_out_from).astype(np.float64)
+    head = _head(network.head, read)
     return Folded(
         time_steps=run.time_steps,
         encoder=encoder,
         layers=tuple(layers),
-        readout_weight=_numpy(network.head.weight.t()) / (run.time_steps - run.read_out_from),
-        readout_bias=_numpy(network.head.bias),
+        readout=replace(head, weight=head.weight / read.sum()),
         bounds=bounds,
-        read_out_from=run.read_out_from,
     )
 
 
@@ -143,16 +149,18 @@ def _population_encoder(encoder: PopulationEncoder, byte_observations: bool) -> 
             "train with deterministic or analogue coding"
         )
     offset, divisor, limit = np.zeros(encoder.obs_dim), np.ones(encoder.obs_dim), 0.0
+    squash = "tanh" if encoder.observation == "tanh" else "none"
     if encoder.zscore is not None:
+        zscore = plain(encoder.zscore, ZScore)
         # the network was trained in float32, where this is the number that keeps the root above zero
         smallest = torch.finfo(torch.float32).eps
-        offset = _numpy(encoder.zscore.running_mean)
-        divisor = np.sqrt(_numpy(encoder.zscore.running_var) + smallest)
-        limit = float(encoder.zscore.clip)
+        offset = _numpy(zscore.running_mean)
+        divisor = np.sqrt(_numpy(zscore.running_var) + smallest)
+        squash, limit = "clip", float(zscore.clip)
     return Encoder(
         coding="analogue" if encoder.coding == "analogue" else "spikes",
         byte_observations=byte_observations,
-        squash={"tanh": "tanh", "zscore": "clip", "raw": "none"}[encoder.observation],
+        squash=squash,
         limit=limit,
         offset=offset,
         divisor=divisor,
@@ -181,14 +189,22 @@ def _direct(obs_dim: int, byte_observations: bool, raw_bytes: bool) -> Encoder:
 # --- layers ----------------------------------------------------------------------------------------------------------
 
 
-def _fold_norm(linear: nn.Linear, norm: nn.Module | None, neuron: FoldedNeuron, steps: int) -> Layer:
-    weight = _numpy(linear.weight.t())
-    bias = np.zeros((1, linear.out_features)) if linear.bias is None else _numpy(linear.bias)[None]
-    if norm is None or isinstance(norm, NoNorm):
+def _linear(linear: nn.Module) -> tuple[Array, Array]:
+    """(weight [inputs, outputs], bias [1, outputs])."""
+    linear = plain(linear, nn.Linear)
+    bias = np.zeros(linear.out_features) if linear.bias is None else _numpy(linear.bias)
+    return _numpy(linear.weight.t()), bias[None]
+
+
+def _fold_norm(linear: nn.Module, norm: nn.Module | None, neuron: FoldedNeuron, steps: int) -> Layer:
+    weight, bias = _linear(linear)
+    if norm is None or type(norm) is NoNorm:
         return Layer(weight, bias, None, neuron)
-    if not isinstance(norm, Norm):
+    # A subclass may have its own statistics and its own scale and offset, but must apply them as Norm does.
+    applied = ("forward", "scale_shift", "moving_scale_shift", "_spread")
+    if not isinstance(norm, Norm) or any(getattr(type(norm), name) is not getattr(Norm, name) for name in applied):
         raise ValueError(f"do not know how to fold a {type(norm).__name__} into the weights before it")
-    scale, shift = (_numpy(m).reshape(-1, linear.out_features) for m in norm.moving_scale_shift())
+    scale, shift = (_numpy(m).reshape(-1, weight.shape[1]) for m in norm.moving_scale_shift())
     bias = bias * scale + shift
     if len(scale) == 1:
         return Layer(weight * scale, bias, None, neuron)
@@ -197,53 +213,72 @@ def _fold_norm(linear: nn.Linear, norm: nn.Module | None, neuron: FoldedNeuron, 
     return Layer(weight, bias, scale, neuron)
 
 
-def _spiking_layers(layers: Sequence[nn.Module] | nn.ModuleList, steps: int) -> tuple[Layer, ...]:
+def _spiking_layers(layers: Iterable[nn.Module], steps: int) -> tuple[Layer, ...]:
     folded = []
-    for layer in layers:
-        if type(layer) is not SpikingLayer:
-            raise ValueError(f"do not know how to fold a layer of type {type(layer).__name__}")
+    for module in layers:
+        if type(module) is IntralayerSpikingLayer:
+            raise ValueError(
+                "a policy whose output populations are connected within themselves (--intralayer, ilc-san) cannot be "
+                "exported; the policy of carebn.load acts with it"
+            )
+        layer = plain(module, SpikingLayer)
+        if layer.time_steps != steps:
+            raise ValueError(f"do not know how to fold a layer of {layer.time_steps} steps in a network of {steps}")
         folded.append(_fold_norm(layer.linear, layer.norm, _neuron(layer.neuron), steps))
     return tuple(folded)
 
 
-def _relu_layers(body: nn.Sequential) -> tuple[Layer, ...]:
+def _relu_layers(body: nn.Module) -> tuple[Layer, ...]:
+    """Linear → [norm] → ReLU, again and again."""
     folded = []
-    linear, norm = None, None
-    for module in body:
-        if isinstance(module, nn.Linear):
-            linear = module
-        elif isinstance(module, Norm):
-            norm = module
-        elif isinstance(module, nn.ReLU) and linear is not None:
-            folded.append(_fold_norm(linear, norm, FoldedNeuron("relu"), steps=1))
-            linear, norm = None, None
-        else:
-            raise ValueError(f"do not know how to fold a {type(module).__name__} in an ordinary network")
+    modules = list(plain(body, nn.Sequential))
+    while modules:
+        linear = modules.pop(0)
+        norm = modules.pop(0) if modules and isinstance(modules[0], Norm | NoNorm) else None
+        plain(modules.pop(0) if modules else None, nn.ReLU)
+        folded.append(_fold_norm(linear, norm, FoldedNeuron("relu"), steps=1))
     return tuple(folded)
 
 
 def _neuron(neuron: Neuron) -> FoldedNeuron:
     """By the step it runs: a subclass that changes the step is another neuron."""
     kinds: dict[Any, str] = {(m.step, m.initial_state): kind for m, kind in ((LIF, "lif"), (CLIF, "clif"), (DN, "dn"))}
-    kind = kinds.get((type(neuron).step, type(neuron).initial_state))
-    if kind is None or type(neuron).scan is not Neuron.scan or "step" in vars(neuron):
-        raise ValueError(
-            f"do not know how to fold the neuron {type(neuron).__name__}; known: {', '.join(kinds.values())}"
-        )
+    own = type(neuron)
+    kind = kinds.get((own.step, own.initial_state)) if isinstance(neuron, Neuron) else None
+    if kind is None or (own.scan, own.forward) != (Neuron.scan, Neuron.forward):
+        raise ValueError(f"do not know how to fold the neuron {own.__name__}; known: {', '.join(kinds.values())}")
+    fires = type(neuron.surrogate)
+    if not issubclass(fires, Surrogate) or fires.__call__ is not Surrogate.__call__:
+        raise ValueError(f"do not know how to fold a neuron that fires by {fires.__name__}, not above its threshold")
     return FoldedNeuron(kind, {name: float(getattr(neuron, name)) for name in NEURONS[kind]})
 
 
 # --- read-outs -------------------------------------------------------------------------------------------------------
 
 
-def _population_readout(decoder: PopulationDecoder, steps: int) -> tuple[Array, Array]:
-    """(weight, bias) on spike counts: block-diagonal, because each output reads its own population."""
+def _population_readout(decoder: PopulationDecoder, steps: int) -> Readout:
+    """Block-diagonal, because each output reads its own population."""
     weight = _numpy(decoder.weight.view(-1, 1) * decoder.belongs)
-    bias = _numpy(decoder.bias)
-    return (weight / steps, bias) if decoder.readout == "rate" else (weight, steps * bias)
+    bias, every = _numpy(decoder.bias), np.ones(steps)
+    if decoder.readout == "rate":
+        return Readout("sum", weight / steps, bias, every)
+    if decoder.readout == "membrane":
+        return Readout("sum", weight, steps * bias, every)
+    if decoder.readout == "mean-membrane":  # a spike is in the potentials of its own step and of all later ones
+        potentials = np.arange(steps, 0, -1, dtype=np.float64)
+        return Readout("sum", weight / steps, bias * potentials.mean(), potentials)
+    if decoder.readout == "max-membrane":
+        return Readout("furthest", weight, bias, every)
+    raise ValueError(f"do not know how to fold the read-out {decoder.readout!r}")
+
+
+def _head(head: nn.Module, share: Array) -> Readout:
+    weight, bias = _linear(head)
+    return Readout("sum", weight, bias[0], share)
 
 
 def _bounds(bounds: ActionBounds) -> Bounds:
+    bounds = plain(bounds, ActionBounds)
     return Bounds(_numpy(bounds.middle), _numpy(bounds.reach), _numpy(bounds.low), _numpy(bounds.high))
 
 

@@ -24,13 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carebn.deploy.folded import Array, Bounds, Encoder, Folded, Layer
-from carebn.deploy.runtime import checked, decode, encode
+from carebn.deploy.runtime import checked, decode, encode, furthest
 
 DT = 1e-4
 BIASES = ("affine", "neuron")
 KEY = "carebn"
 RESET = "all currents and potentials are zero at the start of every decision"
-READOUT = "the sum of the outputs over the steps of a decision"
+READOUTS = {
+    "sum": "the sum of the outputs over the steps of a decision, each step's times its share",
+    "furthest": "of the sums of the outputs up to each step of a decision, the one furthest from zero",
+}
 
 
 def to_nir(network: Folded, bias: str = "affine", dtype: type[np.floating[Any]] = np.float32) -> nir.NIRGraph:
@@ -48,11 +51,13 @@ def to_nir(network: Folded, bias: str = "affine", dtype: type[np.floating[Any]] 
             weight, shift = _with_neuron(weight, shift, certain), None
         nodes[f"weights_{i}"] = _product(weight, shift, dtype)
         nodes[f"neurons_{i}"] = _NEURONS[layer.neuron.kind](layer, layer.outputs + always_on)
-    weight, shift = network.readout_weight.T, network.readout_bias / network.time_steps
+    readout = network.readout
+    per_step = readout.share.sum() if readout.kind == "sum" else 1.0  # a bias comes with every step's output
+    weight, shift = readout.weight.T, readout.bias / per_step
     if always_on:
         weight, shift = np.column_stack([weight, shift]), None
     nodes["readout"] = _product(weight, shift, dtype)
-    nodes["output"] = nir.Output({"output": np.array([len(network.readout_bias)])})
+    nodes["output"] = nir.Output({"output": np.array([readout.values])})
     names = list(nodes)
     metadata = {KEY: json.dumps(_metadata(network, bias))}
     return nir.NIRGraph(nodes, list(pairwise(names)), metadata=metadata)
@@ -131,7 +136,9 @@ def _metadata(network: Folded, bias: str) -> dict[str, Any]:
         "time_steps": network.time_steps,
         "dt": DT,
         "reset": RESET,
-        "readout": READOUT,
+        "readout": READOUTS[network.readout.kind],
+        "readout_kind": network.readout.kind,
+        "readout_share": network.readout.share.tolist(),
         "bias": bias,
         "encoder": _plain(network.encoder),
         "bounds": None if network.bounds is None else _plain(network.bounds),
@@ -157,6 +164,8 @@ class NIRPolicy:
         self.time_steps: int = about["time_steps"]
         self.always_on = about["bias"] == "neuron"
         self.encoder = Encoder(**_arrays(about["encoder"]))
+        self.furthest = about.get("readout_kind") == "furthest"
+        self.share = np.array(about.get("readout_share", [1.0] * self.time_steps))  # older files count all steps alike
         self.bounds = None if about["bounds"] is None else Bounds(**_arrays(about["bounds"]))
 
     def encode(self, obs: NDArray[Any]) -> Array:
@@ -167,7 +176,9 @@ class NIRPolicy:
 
     def decode(self, outputs: NDArray[Any]) -> Array:
         """Actions (or values) from the graph's outputs [T, B, outputs]."""
-        return decode(self.bounds, np.asarray(outputs, np.float64).sum(0))
+        each = np.asarray(outputs, np.float64)
+        values = furthest(each.cumsum(0)) if self.furthest else np.tensordot(self.share, each, 1)
+        return decode(self.bounds, values)
 
     def values(self, obs: NDArray[Any]) -> Array:
         x = self.encode(obs)

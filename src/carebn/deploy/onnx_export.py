@@ -14,7 +14,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from carebn.deploy.folded import Folded, Layer
+from carebn.deploy.folded import Folded, Layer, Readout
 
 OPSET, IR_VERSION = 17, 9  # what runtimes of several years back read
 TYPES: dict[type[np.floating[Any]], int] = {np.float32: TensorProto.FLOAT, np.float64: TensorProto.DOUBLE}
@@ -54,24 +54,21 @@ def to_onnx(network: Folded, dtype: type[np.floating[Any]] = np.float32) -> onnx
     x = _encode(g, network)
     for layer in network.layers:
         x = _NEURONS[layer.neuron.kind](g, layer, _currents(g, layer, x, network.time_steps))
-    read = x[network.read_out_from :]
-    total = read[0] if len(read) == 1 else g("Sum", *read)
-    values = g("Squeeze", g("MatMul", total, g.constant(network.readout_weight)), g.constant([0], np.int64))
-    values = g("Add", values, g.constant(network.readout_bias))
+    values = g("Squeeze", _READOUTS[network.readout.kind](g, network.readout, x), g.constant([0], np.int64))
     outputs: list[tuple[str, int, list[str | int | None]]]
     if network.bounds is None:
         g("Cast", values, out="values", to=TensorProto.FLOAT)
         g("ArgMax", values, out="action", axis=1, keepdims=0)
         outputs = [
             ("action", TensorProto.INT64, ["batch"]),
-            ("values", TensorProto.FLOAT, ["batch", len(network.readout_bias)]),
+            ("values", TensorProto.FLOAT, ["batch", network.readout.values]),
         ]
     else:
         bounds = network.bounds
         reach = g("Mul", g("Tanh", values), g.constant(bounds.reach))
         action = g("Max", g("Add", reach, g.constant(bounds.middle)), g.constant(bounds.low))
         g("Cast", g("Min", action, g.constant(bounds.high)), out="action", to=TensorProto.FLOAT)
-        outputs = [("action", TensorProto.FLOAT, ["batch", len(network.readout_bias)])]
+        outputs = [("action", TensorProto.FLOAT, ["batch", network.readout.values])]
     kind = TensorProto.UINT8 if encoder.byte_observations else TensorProto.FLOAT
     observation = helper.make_tensor_value_info("observation", kind, ["batch", encoder.obs_dim])
     results = [helper.make_tensor_value_info(*output) for output in outputs]
@@ -144,6 +141,30 @@ def _currents(g: _Graph, layer: Layer, x: list[str], steps: int) -> list[str]:
     if steps == 1:
         return [z]
     return g.split(z, steps) if len(x) > 1 or layer.per_step else [z] * steps
+
+
+def _sum(g: _Graph, readout: Readout, spikes: list[str]) -> str:
+    counted = [
+        x if share == 1 else g("Mul", x, g.constant(share))
+        for x, share in zip(spikes, readout.share, strict=True)
+        if share
+    ]
+    total = counted[0] if len(counted) == 1 else g("Sum", *counted)
+    return g("Add", g("MatMul", total, g.constant(readout.weight)), g.constant(readout.bias))
+
+
+def _furthest(g: _Graph, readout: Readout, spikes: list[str]) -> str:
+    weight, bias = g.constant(readout.weight), g.constant(readout.bias)
+    drives = [g("Add", g("MatMul", x, weight), bias) for x in spikes]
+    potential = found = drives[0]
+    for drive in drives[1:]:
+        potential = g("Add", potential, drive)
+        further = g("Greater", g("Abs", potential), g("Abs", found))
+        found = g("Where", further, potential, found)
+    return found
+
+
+_READOUTS = {"sum": _sum, "furthest": _furthest}
 
 
 def _lif(g: _Graph, layer: Layer, currents: list[str]) -> list[str]:

@@ -2,8 +2,8 @@
 
 Values must agree to 1e-5; to more where they are so large (above 100) that float32 itself is coarser. One thing is
 forgiven to float32: where a neuron's potential lies within rounding of its threshold, float32 cannot say whether it
-fires, and one spike more or less changes the action. Such observations are counted, few are allowed, and in float64
-none.
+fires, and one spike more or less changes the action (of a max-membrane read-out: where its largest and its smallest
+potential are as far from zero as each other). Such observations are counted, few are allowed, and in float64 none.
 """
 
 import copy

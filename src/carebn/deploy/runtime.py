@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from carebn.deploy.folded import Array, Bounds, Encoder, Folded, Layer
+from carebn.deploy.folded import Array, Bounds, Encoder, Folded, Layer, Readout
 
 Watch = Callable[[Array, float], None]  # is shown the potentials [B, F] and the threshold at every step
 
@@ -21,7 +21,7 @@ class Trace(NamedTuple):
     """Everything that happened in one batch of decisions."""
 
     spikes: list[Array]  # of the encoder and every layer: [T, B, F]; [1, B, F] where the same at every step
-    margins: Array  # [B]: how near any neuron came to deciding otherwise, relative to the potentials around it
+    margins: Array  # [B]: how near any comparison came to falling otherwise, relative to the potentials around it
     values: Array  # [B, outputs]
 
 
@@ -125,8 +125,7 @@ def trace(network: Folded, obs: NDArray[np.float32], with_margins: bool = False)
     for layer in network.layers:
         x = fire(layer, currents(layer, x, network.time_steps), watch)
         spikes.append(x)
-    values = decode(network.bounds, x[network.read_out_from :].sum(0) @ network.readout_weight + network.readout_bias)
-    return Trace(spikes, margins, values)
+    return Trace(spikes, margins, decode(network.bounds, read_out(network.readout, x, watch)))
 
 
 def encode(encoder: Encoder, steps: int, obs: NDArray[np.float32], watch: Watch | None = None) -> Array:
@@ -166,6 +165,24 @@ def currents(layer: Layer, x: Array, steps: int) -> Array:
         z = z * layer.scale[:, None]
     z = z + layer.bias[:, None]
     return z if len(z) == steps else np.broadcast_to(z, (steps, *z.shape[1:]))
+
+
+def read_out(readout: Readout, spikes: Array, watch: Watch | None = None) -> Array:
+    """Values [B, outputs] from the last layer's spikes [T, B, features]."""
+    if readout.kind == "sum":
+        return np.tensordot(readout.share, spikes, 1) @ readout.weight + readout.bias
+    potentials = (spikes @ readout.weight + readout.bias).cumsum(0)
+    if watch:
+        above, below = potentials.max(0), -potentials.min(0)
+        gap = (above - below) / np.maximum(np.maximum(above, below), 1.0)
+        watch(np.where((above > 0) & (below > 0), gap, 1.0), 0.0)  # only from one sign to the other is it a leap
+    return furthest(potentials)
+
+
+def furthest(potentials: Array) -> Array:
+    """Of [T, B, outputs], at each place the one furthest from zero; of several the first."""
+    found: Array = np.take_along_axis(potentials, np.abs(potentials).argmax(0)[None], 0)[0]
+    return found
 
 
 def decode(bounds: Bounds | None, values: Array) -> Array:

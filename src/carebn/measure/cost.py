@@ -3,7 +3,7 @@
 Time: every method has a run of its own past its warm-up; they take turns in short slices within one process, so that
 whatever else the machine does falls on all alike, and the median slice of each counts. A step is acting, the
 environment, storing and one update, as in the paper's table. Memory: the peak of a fresh process that trains one
-method.
+method for as long as it takes to get warm, so that its replay is nearly empty.
 """
 
 import multiprocessing
@@ -27,6 +27,7 @@ WARM_UP = 300  # random steps first: something to sample from
 @dataclass(frozen=True)
 class Cost:
     method: str
+    neuron: str
     seconds: float  # per 5000 steps
     mebibytes: float  # peak of the process
 
@@ -50,7 +51,7 @@ def measure_costs(
             memory[method] = pool.apply(_peak_memory, (config,))
     progress("time, in turns")
     times = _time_in_turns(configs, steps)
-    return [Cost(method, times[method], memory[method]) for method in methods]
+    return [Cost(method, configs[method].neuron, times[method], memory[method]) for method in methods]
 
 
 def _config(env_id: str, algo: str, method: str) -> TrainConfig:

@@ -22,10 +22,11 @@ from carebn.training.build import make_agent
 from carebn.training.checkpoint import CheckpointStore
 from carebn.training.config import TrainConfig
 from carebn.training.environment import make_env, spaces_of
-from carebn.training.files import write_atomically
+from carebn.training.files import as_json, write_atomically
 from carebn.training.policy import read_config
 
 OBSERVATIONS = 2048
+BINS = 69  # of a histogram
 FORMATS = (".png", ".pdf")
 
 
@@ -99,8 +100,44 @@ def _told_apart(methods: list[str], run_dirs: tuple[Path, ...]) -> list[str]:
     ]
 
 
-def draw_distributions(run_dirs: tuple[Path, ...], out: Path, layer: int, number: int, updates: int) -> None:
-    """A row for each run: left the feature that moved most, right the one that moved least."""
+def bins_of(taken: list[Snapshot], feature: int) -> NDArray[Any]:
+    """Edges that all snapshots of a feature share; the outermost hundredth of the samples may lie outside."""
+    everything = np.concatenate([snapshot.samples[:, feature] for snapshot in taken])
+    low, high = np.percentile(everything, [0.5, 99.5])
+    reach = max(high - low, 1e-6) * 0.15
+    return np.linspace(low - reach, high + reach, BINS + 1)
+
+
+def as_numbers(run_dir: Path, config: TrainConfig, layer: int, taken: list[Snapshot]) -> dict[str, Any]:
+    """What is drawn of one run, as plain numbers."""
+
+    def moments(feature: int) -> list[dict[str, Any]]:
+        edges = bins_of(taken, feature)
+        width = edges[1] - edges[0]
+        return [
+            {
+                "updates": snapshot.updates,
+                "edges": edges.tolist(),
+                "density": (
+                    np.histogram(snapshot.samples[:, feature], edges)[0] / (len(snapshot.samples) * width)
+                ).tolist(),
+                "mean": float(snapshot.mean[feature]),
+                "var": float(snapshot.var[feature]),
+                "distance": float(snapshot.distance[feature]),
+            }
+            for snapshot in taken
+        ]
+
+    most, least = most_and_least_moving(taken)
+    about = {"run": run_dir.resolve().name, "config": config.as_json(), "layer": layer}
+    return about | {"most": moments(most), "least": moments(least)}
+
+
+def draw_distributions(run_dirs: tuple[Path, ...], out: Path, layer: int, number: int, updates: int) -> Path:
+    """A row for each run: left the feature that moved most, right the one that moved least.
+
+    Returns the file beside the figure that has the numbers.
+    """
     if out.suffix not in FORMATS:
         raise ValueError(f"--out must end in .png or .pdf, got {out}")
     if number < 2 or updates < 1:
@@ -115,10 +152,7 @@ def draw_distributions(run_dirs: tuple[Path, ...], out: Path, layer: int, number
     names = _told_apart([config.method for config, _ in measured], run_dirs)
     for row, name, (_, taken) in zip(grid, names, measured, strict=True):
         for axes, feature, what in zip(row, most_and_least_moving(taken), ("fast", "slowly"), strict=True):
-            everything = np.concatenate([snapshot.samples[:, feature] for snapshot in taken])
-            low, high = np.percentile(everything, [0.5, 99.5])
-            reach = max(high - low, 1e-6) * 0.15
-            bins = np.linspace(low - reach, high + reach, 70)
+            bins = bins_of(taken, feature)
             x = np.linspace(bins[0], bins[-1], 300)
             for snapshot in taken:
                 colour = colormaps["viridis"](0.1 + 0.75 * snapshot.updates / taken[-1].updates)
@@ -137,4 +171,11 @@ def draw_distributions(run_dirs: tuple[Path, ...], out: Path, layer: int, number
     data = BytesIO()
     metadata: dict[str, Any] = {"CreationDate": None} if out.suffix == ".pdf" else {"Software": None}
     figure.savefig(data, format=out.suffix[1:], dpi=200, metadata=metadata)
+    numbers = out.with_suffix(".json")
+    rows = [
+        as_numbers(run_dir, config, layer, taken) for run_dir, (config, taken) in zip(run_dirs, measured, strict=True)
+    ]
+    out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, data.getvalue())
+    write_atomically(numbers, as_json({"runs": rows}))
+    return numbers

@@ -6,6 +6,9 @@ spikes costs a multiplication and an addition per synapse, as in an ordinary net
     synaptic operations of a layer   Σ_t Σ_i S_t,i · fan-out          (biases are not synapses)
     ANN counterpart                  MACs = Σ_layers inputs · outputs;  FLOPs = 2 · MACs
 
+Connections inside a layer (ILC-SAN's) are synapses too: a spike meets, one step later, those neurons of its own
+population that it is connected with. Spikes of the last step meet nobody, because the next decision starts anew.
+
 Prices are in picojoule. The ``paper`` ones (12.5 pJ per FLOP, 77 fJ per synaptic operation) and those of a 45 nm chip
 (multiplication 3.7, addition 0.9: 4.6 per MAC, 0.9 per synaptic operation) disagree: a MAC is worth 325 synaptic
 operations by the first and 5 by the second. So both are always shown.
@@ -30,11 +33,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
 from torch import nn
 
 from carebn.measure.spikes import Decision
 from carebn.network import ANNActor, ANNQNetwork, SpikingActor, SpikingLayer, SpikingQNetwork
 from carebn.network.converted import Converted, ConvertedActor
+from carebn.network.intralayer import CONNECTIONS, IntralayerSpikingLayer
 from carebn.neuron import CLIF, DN, LIF, Neuron
 from carebn.norm import Norm
 
@@ -138,7 +143,7 @@ def _squash(outputs: int) -> Operations:
 # --- the spiking network ----------------------------------------------------------------------------------------------
 
 # Of one neuron in one step, with its reset as a selection: multiplications and additions.
-MEMBRANE = {
+MEMBRANE: dict[type[Neuron], Operations] = {
     LIF: Operations(1, 1),  # λV + C
     CLIF: Operations(2, 2),  # λ_c·C + x; λV + C
     DN: Operations(4, 5),  # λ_c·C + x; U + θ_s on a spike; V² − U + C; θ_v·V + (1 − θ_u)·U
@@ -147,13 +152,19 @@ MEMBRANE = {
 
 def _membrane(neuron: Neuron) -> Operations:
     for kind, operations in MEMBRANE.items():
-        if isinstance(neuron, kind):
+        if type(neuron).step is kind.step:  # a subclass with a step of its own is another neuron
             return operations
     raise ValueError(f"the cost of a {type(neuron).__name__} neuron is not known")
 
 
 def _differs_by_step(norm: nn.Module) -> bool:
     return isinstance(norm, Norm) and norm.moving_scale_shift()[0].ndim == 2
+
+
+def _fan_out(layer: IntralayerSpikingLayer) -> int:
+    """Neurons of its own population that a neuron is connected with."""
+    kind = CONNECTIONS[layer.connections.mode]
+    return (layer.connections.population - 1 if kind.lateral else 0) + (1 if kind.to_self else 0)
 
 
 def _times(operations: Operations, factor: float) -> Operations:
@@ -167,6 +178,7 @@ class Tally:
     spiking: bool
     active: int = 0  # spikes; analogue: values other than zero
     places: int = 0  # neurons × steps × decisions
+    last: int = 0  # spikes of the last steps of decisions
 
     @property
     def rate(self) -> float:
@@ -187,6 +199,7 @@ class Count:
             tally = self.tallies.setdefault(population.name, Tally(population.spiking))
             tally.active += population.active
             tally.places += population.places
+            tally.last += int(population.values[-1].sum(dtype=np.float64)) if population.spiking else 0
 
     def _synapses(self, sender: str, receiver: str, inputs: int, outputs: int) -> Item:
         name, tally = f"{sender} → {receiver}", self.tallies[sender]
@@ -194,6 +207,14 @@ class Count:
             return Item(name, macs(inputs * outputs), inputs, outputs, False, tally.rate)
         spikes = tally.active / self.decisions
         return Item(name, Operations(synaptic=spikes * outputs), inputs, outputs, True, tally.rate, spikes)
+
+    def _within(self, name: str, layer: IntralayerSpikingLayer) -> Item:
+        """Of a layer's populations to themselves."""
+        tally, neurons = self.tallies[name], layer.linear.out_features
+        spikes = (tally.active - tally.last) / self.decisions
+        places = neurons * (layer.time_steps - 1)
+        operations = Operations(synaptic=spikes * _fan_out(layer))
+        return Item(f"{name} → itself", operations, neurons, neurons, True, spikes / max(places, 1), spikes)
 
     def bill(self) -> Bill:
         if self.decisions == 0:
@@ -210,6 +231,8 @@ class Count:
             self._synapses(sender, receiver, layer.linear.in_features, layer.linear.out_features)
             for (sender, receiver), layer in zip(pairwise(names), layers, strict=True)
         ]
+        if isinstance(layers[-1], IntralayerSpikingLayer):
+            synapses.append(self._within(names[-1], layers[-1]))
         overhead = [Item("membranes", total([self._membranes(layer) for layer in layers]))]
         if isinstance(network, SpikingActor):
             return Bill(synapses, [self._encoder(network), *overhead, self._decoder(network, names[-1])])
@@ -261,17 +284,22 @@ class Count:
     def _encoder(network: SpikingActor) -> Item:
         encoder = network.encoder
         n = encoder.out_features
-        squash = Operations(multiplications=encoder.obs_dim)  # tanh, or a division by σ
+        each = {"tanh": Operations(1), "zscore": Operations(1, 1), "raw": Operations()}  # tanh; (x − μ)/σ; nothing
+        squash = _times(each[encoder.observation], encoder.obs_dim)
         fields = Operations(4 * n, n)  # (s − μ) · 1/σ, squared, halved, exp
         fire = {"deterministic": Operations(additions=2 * n), "poisson": Operations(multiplications=n)}
         per_step = fire.get(encoder.coding, Operations())
         return Item("encoder", total([squash, fields, _times(per_step, encoder.time_steps)]), encoder.obs_dim, n)
 
     def _decoder(self, network: SpikingActor, sender: str) -> Item:
-        """A spike meets one synapse; then the bias, tanh, and middle + reach · tanh."""
-        decoder, tally = network.decoder, self.tallies[sender]
+        """A spike meets one synapse; then the bias, tanh, and middle + reach · tanh. A bias is added once, unless the
+        potential matters at every step; for their mean, the potentials are added up too."""
+        decoder, tally, steps = network.decoder, self.tallies[sender], network.encoder.time_steps
         outputs, spikes = decoder.outputs, tally.active / self.decisions
-        operations = Operations(2 * outputs, 2 * outputs, spikes)
+        read = Operations(
+            additions=outputs * {"max-membrane": steps, "mean-membrane": 2 * steps}.get(decoder.readout, 1)
+        )
+        operations = total([read, _squash(outputs), Operations(synaptic=spikes)])
         name, inputs = f"{sender} → decoder", outputs * decoder.population
         return Item(name, operations, inputs, outputs, True, tally.rate, spikes)
 

@@ -66,16 +66,18 @@ def verdict(bill: Bill, ann: Bill) -> list[str]:
     """What the comparison comes to, synapses alone and all counted."""
     lines = []
     for name, prices in PRICES.items():
-        synapses = ann.synaptic.nanojoule(prices) / bill.synaptic.nanojoule(prices)
-        everything = ann.all.nanojoule(prices) / bill.all.nanojoule(prices)
+        synapses = _times(bill.synaptic.nanojoule(prices), ann.synaptic.nanojoule(prices))
+        everything = _times(bill.all.nanojoule(prices), ann.all.nanojoule(prices))
         lines.append(
-            f"{name}: {_times(synapses)} in synapses, {_times(everything)} with encoder, membranes and decoder "
-            f"({prices.source})"
+            f"{name}: {synapses} in synapses, {everything} with encoder, membranes and decoder ({prices.source})"
         )
     return lines
 
 
-def _times(ratio: float) -> str:
+def _times(energy: float, ann: float) -> str:
+    if energy == 0:
+        return "nothing spent"  # no neuron fired
+    ratio = ann / energy
     return f"{ratio:.1f} times cheaper than the ANN" if ratio >= 1 else f"{1 / ratio:.1f} times dearer than the ANN"
 
 
@@ -111,7 +113,8 @@ def figure(title: str, bill: Bill, ann: Bill | None, env_id: str) -> Any:
         axes.set_xlabel(f"nJ per decision ({prices.source})", fontsize=8)
         axes.tick_params(axis="x", labelsize=8)
     axes = picture.add_subplot(grid[:, 1])
-    senders = [item for item in (*bill.synapses, *bill.overhead) if item.sender_rate is not None]
+    items = [item for item in (*bill.synapses, *bill.overhead) if item.sender_rate is not None]
+    senders = list({item.name.split(" → ")[0]: item for item in items}.values())  # each population once
     names = [item.name.split(" → ")[0].replace("output population", "output\npopulation") for item in senders]
     units = [f"{item.inputs} {'neurons' if item.sender_spiking else 'values'}" for item in senders]
     labels = [f"{name}\n{unit}" for name, unit in zip(names, units, strict=True)]

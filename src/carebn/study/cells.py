@@ -74,6 +74,12 @@ def lacks_method(variant: Variant) -> str:
     return "" if variant.method in METHODS else f"this version has no method {variant.method!r}"
 
 
+def conversion_steps(variant: Variant) -> int | None:
+    """Of a method whose score is one evaluation of its final policy, converted: it has no maximum over training."""
+    conversion = METHODS[variant.method].conversion if variant.method in METHODS else None
+    return None if conversion is None else int(conversion["time_steps"])
+
+
 @cache
 def _measured() -> frozenset[tuple[Variant, str]]:
     """Cells whose runs measure Wasserstein distances: in whichever study they are run first, because measuring changes

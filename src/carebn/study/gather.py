@@ -4,9 +4,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from carebn.study.cells import Budget, belongs, lacks_method
+from carebn.study.cells import Budget, belongs, conversion_steps, lacks_method
+from carebn.study.measured import Measured, energy_of
 from carebn.study.records import Row, Study
 from carebn.study.runs import RunRecord
+from carebn.study.statistics import final_return
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class Gathered:
     envs: tuple[str, ...]
     cells: dict[tuple[Row, str], CellRuns]
     problems: list[str]  # a sentence each
+    measured: Measured = field(default_factory=Measured)
+    energies: dict[tuple[Row, str], list[float]] = field(default_factory=dict)  # nJ per decision, one per seed
 
     def cell(self, row: Row, env_id: str) -> CellRuns:
         return self.cells.get((row, env_id), CellRuns())
@@ -39,6 +43,19 @@ class Gathered:
         found = {env: self.cell(row, env).complete for env in self.envs_of(row)}
         return {env: [score(run.returns) for run in runs] for env, runs in found.items() if runs}
 
+    def baseline_scores(self, row: Row, score: Callable[[Sequence[float]], float]) -> dict[str, list[float]]:
+        """Of the baseline, what the scores of ``row`` may be compared with: final policies with final ones, and runs
+        with runs of the same budget."""
+        baseline = self.study.baseline
+        if baseline is None:
+            return {}
+        found = self.scores(baseline, score if conversion_steps(row.variant) is None else final_return)
+        return {
+            env: scores
+            for env, scores in found.items()
+            if self.cell(row, env).budget in (None, self.cell(baseline, env).budget)
+        }
+
     def budgets(self) -> list[Budget]:
         return sorted({cell.budget for cell in self.cells.values() if cell.budget is not None and cell.complete})
 
@@ -49,6 +66,7 @@ def gather(
     scale: float | None = None,
     envs: tuple[str, ...] | None = None,
     seeds: int | None = None,
+    measured: Measured | None = None,
 ) -> Gathered:
     """Sort the runs into the study's cells. Runs of one cell at several budgets are not averaged: with ``scale`` only
     that budget counts, and without it the cell is empty and ``problems`` says so."""
@@ -82,7 +100,29 @@ def gather(
                 )
             cells[row, env_id] = cell
     shown = study.envs if envs is None else tuple(env for env in study.envs if env in envs)
-    return Gathered(study, shown, cells, problems)
+    energies = _energies(cells, problems) if study.kind == "energy" else {}
+    return Gathered(study, shown, cells, problems, measured or Measured(), energies)
+
+
+def _energies(cells: dict[tuple[Row, str], CellRuns], problems: list[str]) -> dict[tuple[Row, str], list[float]]:
+    """Those of complete runs that were counted; ``problems`` tells of the others."""
+    found: dict[tuple[Row, str], list[float]] = defaultdict(list)
+    uncounted = 0
+    for place, cell in cells.items():
+        for run in cell.complete:
+            try:
+                energy = energy_of(run)
+            except ValueError as error:
+                problems.append(str(error))
+                continue
+            if energy is None:
+                uncounted += 1
+            else:
+                found[place].append(energy)
+    if uncounted:
+        number = sum(len(cell.complete) for cell in cells.values())
+        problems.append(f"{uncounted} of {number} runs have no energy.json: carebn energy RUN makes it")
+    return dict(found)
 
 
 def _cell(runs: list[RunRecord]) -> CellRuns:

@@ -69,6 +69,7 @@ class Study:
     columns: tuple[str, ...] = ()  # of the published numbers; empty: the environments
     decimals: int = 0  # of the published numbers
     measure: tuple[str, ...] = ()  # what its runs measure besides returns
+    command: str = ""  # what makes its numbers once its runs are there; empty: the runs have them
     note: str = ""  # what a reader should know about the published numbers
 
     def row(self, label: str) -> Row:
@@ -82,8 +83,16 @@ class Study:
         extra = self.baseline is not None and all(row.variant != self.baseline.variant for row in self.rows)
         return (self.baseline, *self.rows) if extra and self.baseline is not None else self.rows
 
+    @property
+    def made_by(self) -> str:
+        """The command or commands that it takes."""
+        run = "" if self.kind == "cost" else f"carebn study run {self.name}"
+        return ", then ".join(filter(None, (run, self.command)))
+
     def cells(self, envs: tuple[str, ...] | None = None, seeds: int | None = None) -> Iterator[Cell]:
         """Every run that the study needs, once; seed by seed, so that a sweep cut short has whole rows."""
+        if self.kind == "cost":  # measured without runs
+            return
         seen: set[Cell] = set()
         for seed in range(self.seeds if seeds is None else seeds):
             for row in self.all_rows():

@@ -38,6 +38,7 @@ class RunRecord:
     steps: list[int]  # of the evaluations, ascending
     returns: list[float]  # mean return of each evaluation
     stds: list[float]  # over its episodes
+    step: int  # the last that was evaluated in training; 0 before the first evaluation
     complete: bool  # the last evaluation is that of the last step, and the policy was saved
     seconds: float  # wall clock of training, over all sittings; 0 if none is recorded
     timed_steps: int  # steps taken in that time; those repeated after a kill count twice
@@ -73,14 +74,14 @@ class RunRecord:
         return int(self.config["total_timesteps"])
 
     @property
-    def step(self) -> int:
-        """The last step that was evaluated; 0 before the first evaluation."""
-        return self.steps[-1] if self.steps else 0
+    def converted(self) -> bool:
+        """Whether its one evaluation is that of its final policy, converted at the end."""
+        return self.config.get("conversion_steps") is not None
 
     @property
     def best(self) -> float | None:
-        """The paper's score of a run: the maximum over evaluations of the mean return."""
-        return max(self.returns, default=None)
+        """The paper's score of a run: the maximum over evaluations of the mean return; a converted policy has none."""
+        return None if self.converted else max(self.returns, default=None)
 
     @property
     def speed(self) -> float | None:
@@ -131,6 +132,7 @@ def read_run(directory: Path, episodes: bool = False, measures: bool = False) ->
         data = _bytes(directory / "metrics.jsonl")
         steps, returns, stds = _evaluations(data)
         complete = _is_complete(directory, config["total_timesteps"], steps)
+        step = steps[-1] if steps else 0
         if config.get("conversion_steps") is not None:
             steps, returns, stds = _converted(directory, config["total_timesteps"]) if complete else ([], [], [])
             complete = bool(steps)
@@ -142,6 +144,7 @@ def read_run(directory: Path, episodes: bool = False, measures: bool = False) ->
             steps=steps,
             returns=returns,
             stds=stds,
+            step=step,
             complete=complete,
             seconds=seconds,
             timed_steps=timed_steps,

@@ -85,9 +85,10 @@ def normalised(scores: Scores, baseline: Mapping[str, float]) -> dict[str, Array
 
 
 def relative_variance(scores: Scores, envs: Iterable[str]) -> float | None:
-    """The spread over seeds in per cent: mean over environments of standard deviation / |mean| of the final returns."""
+    """The spread over seeds in per cent: mean over environments of standard deviation / |mean| of the final returns.
+    One seed has no spread, so nothing follows from it."""
     table = _complete(scores, envs)
-    if table is None:
+    if table is None or any(len(values) < 2 for values in table):
         return None
     pairs = [mean_and_std(values) for values in table]
     if any(mean == 0 for mean, _ in pairs):

@@ -1,14 +1,15 @@
 """Studies as text: the paper's numbers and ours, one under the other."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
 from rich.table import Table
 from rich.text import Text
 
 from carebn.study import statistics
-from carebn.study.cells import Budget
+from carebn.study.cells import Budget, belongs, conversion_steps
 from carebn.study.gather import Gathered
+from carebn.study.measured import Distribution
 from carebn.study.paper import IDP
 from carebn.study.records import Published, Row, Study
 from carebn.study.statistics import Estimate
@@ -76,7 +77,6 @@ def returns_table(gathered: Gathered, score: str) -> Table:
     with_summary = bool(study.summary_name) and study.kind == "returns"
     if with_summary:
         table.add_column(study.summary_name, justify="right", no_wrap=True)
-    baseline = None if study.baseline is None else _means(gathered, study.baseline, score)
     places = {env: i for i, env in enumerate(study.envs)}
     for row in study.rows:
         if row.published:
@@ -84,10 +84,12 @@ def returns_table(gathered: Gathered, score: str) -> Table:
             table.add_row(row.label, "paper", *numbers, *([summary_text(study, row)] if with_summary else []))
         ours = [_cell_text(gathered, row, env, score) for env in gathered.envs]
         gain = None
-        if gains and baseline is not None:
-            gain = statistics.performance_gain(_means(gathered, row, score), baseline, gathered.envs_of(row))
+        if gains:
+            baseline = _means(gathered.baseline_scores(row, SCORES[score]))
+            gain = statistics.performance_gain(_means_of(gathered, row, score), baseline, gathered.envs_of(row))
         label = "" if row.published else row.label
-        table.add_row(label, "ours", *ours, *([_percent(gain)] if with_summary else []), end_section=True)
+        who = "ours" if conversion_steps(row.variant) is None else "ours, final"
+        table.add_row(label, who, *ours, *([_percent(gain)] if with_summary else []), end_section=True)
     return table
 
 
@@ -96,8 +98,6 @@ def overall_table(gathered: Gathered, score: str) -> Table | None:
     study = gathered.study
     if study.baseline is None:
         return None
-    baseline = _means(gathered, study.baseline, score)
-    against = statistics.normalised(gathered.scores(study.baseline, SCORES[score]), baseline)
     table = Table(
         title=f"Over all environments, relative to {study.baseline.label}; 95 % intervals", title_justify="left"
     )
@@ -107,7 +107,10 @@ def overall_table(gathered: Gathered, score: str) -> Table | None:
     some = False
     for row in study.rows:
         envs = gathered.envs_of(row)
-        means = _means(gathered, row, score)
+        means = _means_of(gathered, row, score)
+        baseline_scores = gathered.baseline_scores(row, SCORES[score])
+        baseline = _means(baseline_scores)
+        against = statistics.normalised(baseline_scores, baseline)
         relative = statistics.normalised(gathered.scores(row, SCORES[score]), baseline)
         without = [env for env in envs if env != IDP]
         values = [
@@ -135,32 +138,93 @@ def relative_variance_table(gathered: Gathered, score: str) -> Table:
     return table
 
 
+def costs_of(gathered: Gathered) -> dict[Row, tuple[float, float]]:
+    """Seconds per 5000 steps and MiB, of the rows that were measured for the study's task."""
+    study, costs = gathered.study, gathered.measured.costs
+    if costs is None:
+        return {}
+    found = {}
+    for row in study.rows:
+        measured = costs.by_method.get((row.variant.method, row.variant.neuron))
+        if measured is not None and (costs.env_id, costs.algo) == (study.envs[0], row.variant.algo):
+            found[row] = measured
+    return found
+
+
+def cost_told(gathered: Gathered) -> str:
+    costs = gathered.measured.costs
+    if not costs_of(gathered) or costs is None:
+        return f"ours: not measured yet; {gathered.study.command}"
+    return f"ours: measured side by side on one machine by carebn measure cost, {costs.steps} steps of each"
+
+
 def cost_table(gathered: Gathered, score: str) -> Table:
-    """Time is that of whole runs, evaluations included; memory is not recorded by a run."""
+    """Acting, environment, storing and one update; evaluations do not count. Memory: the peak of a process."""
     study = gathered.study
-    table = _table(study, "ours: time of whole runs on the machine that made them, evaluations included")
+    table = _table(study, cost_told(gathered))
     for column in study.columns:
         table.add_column(column, justify="right", no_wrap=True)
+    costs = costs_of(gathered)
     for row in study.rows:
         table.add_row(row.label, "paper", *(published_text(study, number) for number in row.published))
-        runs = [run for env in gathered.envs_of(row) for run in gathered.cell(row, env).complete]
-        speeds = [run.speed for run in runs if run.speed]
-        seconds = f"{fmean(5000 / speed for speed in speeds):.0f}" if speeds else MISSING
-        table.add_row("", "ours", seconds, MISSING, end_section=True)
+        ours = [f"{number:.0f}" for number in costs[row]] if row in costs else [MISSING] * len(study.columns)
+        table.add_row("", "ours", *ours, end_section=True)
     return table
+
+
+ENERGY_TOLD = "ours: synapses alone, counted in whole episodes of the trained policies, at the paper's prices"
+
+
+def average_energy(gathered: Gathered, row: Row) -> float | None:
+    """Over environments; None as soon as one of them has no number."""
+    counted = [gathered.energies.get((row, env)) for env in gathered.envs_of(row)]
+    return fmean(fmean(energies) for energies in counted if energies) if all(counted) else None
 
 
 def energy_table(gathered: Gathered, score: str) -> Table:
     study = gathered.study
-    table = _table(study, "ours: counted on the trained policies")
+    table = _table(study, f"{ENERGY_TOLD}; {made_at(gathered)}; in brackets the number of seeds")
     for name in (*map(short, gathered.envs), study.summary_name):
         table.add_column(name, justify="right", no_wrap=True)
     places = {env: i for i, env in enumerate(study.envs)}
     for row in study.rows:
         numbers = [published_text(study, row.published[places[env]]) for env in gathered.envs]
         table.add_row(row.label, "paper", *numbers, summary_text(study, row))
-        ready = [len(gathered.cell(row, env).complete) for env in gathered.envs]
-        table.add_row("", "policies ready", *(str(n) if n else MISSING for n in ready), "", end_section=True)
+        ours = []
+        for env in gathered.envs:
+            energies = gathered.energies.get((row, env))
+            ours.append(MISSING if energies is None else f"{fmean(energies):.{study.decimals}f} ({len(energies)})")
+        average = average_energy(gathered, row)
+        table.add_row("", "ours", *ours, MISSING if average is None else f"{average:.2f}", end_section=True)
+    return table
+
+
+def distributions_of(gathered: Gathered) -> dict[Row, Distribution]:
+    """What was measured on a run of each row; the first where there are several."""
+    found: dict[Row, Distribution] = {}
+    for row in gathered.study.rows:
+        for one in gathered.measured.distributions:
+            if belongs(one.config, row.variant, gathered.study.envs[0]):
+                found.setdefault(row, one)
+    return found
+
+
+def distributions_table(gathered: Gathered, score: str) -> Table:
+    """The distances between what is true and what is believed; the distributions themselves are a picture."""
+    table = _table(gathered.study, "ours: Wasserstein distances W1 after so many updates")
+    for column in ("layer", "of the feature that moves most", "of the one that moves least"):
+        table.add_column(column, justify="right")
+    found = distributions_of(gathered)
+    for row in gathered.study.rows:
+        if row not in found:
+            table.add_row(row.label, "ours", MISSING, MISSING, MISSING)
+            continue
+        one = found[row]
+        told = [
+            ", ".join(f"{moment.distance:.3f} ({moment.updates})" for moment in moments)
+            for moments in (one.most, one.least)
+        ]
+        table.add_row(row.label, "ours", str(one.layer), *told)
     return table
 
 
@@ -168,6 +232,7 @@ TABLES: dict[str, Callable[[Gathered, str], Table]] = {
     "relative-variance": relative_variance_table,
     "cost": cost_table,
     "energy": energy_table,
+    "distributions": distributions_table,
 }  # all others: returns
 
 
@@ -189,8 +254,12 @@ def _table(study: Study, subtitle: str) -> Table:
     return table
 
 
-def _means(gathered: Gathered, row: Row, score: str) -> dict[str, float]:
-    return {env: fmean(scores) for env, scores in gathered.scores(row, SCORES[score]).items()}
+def _means(scores: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    return {env: fmean(values) for env, values in scores.items()}
+
+
+def _means_of(gathered: Gathered, row: Row, score: str) -> dict[str, float]:
+    return _means(gathered.scores(row, SCORES[score]))
 
 
 def _cell_text(gathered: Gathered, row: Row, env_id: str, score: str) -> str:

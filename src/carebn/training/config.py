@@ -132,7 +132,7 @@ class TrainConfig:
     norm_init: Literal["own", "care"] = "own"
     """Where γ and β of a normaliser start: as published, or as CaRe-BN's, so that only the statistics differ."""
     conversion_steps: int | None = None
-    """Simulation steps of the spiking policy that an ANN is converted to (ann-snn, crpi). Default: 100."""
+    """Simulation steps of the spiking policy that an ANN is converted to. Default: 100 for ann-snn, 8 for crpi."""
     residual_alpha: float | None = None
     """Share of the residual potentials that is carried over (crpi). Default: 0.3."""
     raw_bytes: bool = False

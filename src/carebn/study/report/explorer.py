@@ -12,7 +12,7 @@ from carebn.study.statistics import max_average_return, mean_and_std, mean_of_la
 METHOD_LABELS = {
     "care-bn": "CaRe-BN", "ca": "Ca-BN", "re": "Re-BN", "bn": "BN", "tdbn": "tdBN", "bntt": "BNTT", "tebn": "TEBN",
     "tab": "TAB", "vanilla": "no normaliser", "pop-san": "pop-SAN", "mdc-san": "MDC-SAN", "ilc-san": "ILC-SAN",
-    "ann": "ANN", "ann-snn": "ANN-SNN", "ann-care": "ANN + CaRe-BN",
+    "ann": "ANN", "ann-snn": "ANN-SNN", "crpi": "CRPI", "ann-care": "ANN + CaRe-BN",
 }  # fmt: skip
 EXPLORATION_BINS = 50
 FEWEST_POINTS, MOST_POINTS, ALL_POINTS = 40, 250, 60_000  # per line, and over all lines: bounds the page
@@ -25,7 +25,7 @@ class Line:
     exploration: Curve | None
     seeds: int  # runs with at least one evaluation
     complete: int
-    best: tuple[float, float] | None  # max average return over seeds: mean, standard deviation
+    best: tuple[float, float] | None  # max average return over seeds: mean, standard deviation; None: there is none
     last: tuple[float, float] | None  # the mean of the last ten evaluations
 
 
@@ -52,7 +52,7 @@ def _line(label: str, runs: list[RunRecord], points: int) -> Line:
         exploration=mean_curve(exploration_traces(runs, EXPLORATION_BINS), points),
         seeds=len(evaluated),
         complete=sum(run.complete for run in runs),
-        best=best,
+        best=None if any(run.converted for run in runs) else best,
         last=last,
     )
 
@@ -65,6 +65,8 @@ def _labelled(cells: dict[str, list[RunRecord]], everything: Sequence[RunRecord]
     for runs in cells.values():
         first = runs[0]
         parts = [METHOD_LABELS.get(first.method, first.method)]
+        if first.converted:
+            parts.append(f"final policy converted, T = {first.config['conversion_steps']}")
         if several_neurons and first.neuron != "none":
             parts.append(first.neuron.upper())
         if several_algorithms:

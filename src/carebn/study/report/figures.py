@@ -96,7 +96,7 @@ def curves_figure(panels: list[tuple[str, str, str, list[tuple[str, Curve]]]], c
                 curve.x, curve.mean, dash, color=colour, marker=marker, label=_wrapped(label, wide - 0.6)
             )
             axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0)
-        axes.set_title(_plain(title))
+        axes.set_title(_wrapped(title, wide / columns - 0.5))
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         if max(curve.x[-1] for _, curve in lines) > 1:
@@ -157,7 +157,7 @@ def _table_figure(view: View) -> "Figure":
         axes.set_title(_plain(env))
         axes.set_yticks(places, [_plain(row.label) for row in table.rows])
         axes.grid(axis="y", visible=False)
-        axes.set_xlabel("max average return" if view.study.kind == "returns" else "")
+        axes.set_xlabel({"returns": "max average return", "energy": "nJ per decision"}.get(view.study.kind, ""))
         axes.set_ylim(len(table.rows) - 0.4, -0.6)
     for axes in list(grid.flat)[len(table.columns) :]:
         axes.remove()

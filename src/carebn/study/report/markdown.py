@@ -16,7 +16,8 @@ def render_markdown(runs: Runs, environments: dict[str, list[Line]], views: list
     blocks = ["# CaRe-BN report", f"{len(runs.records):,} runs, {complete:,} complete."]
     if runs.problems:
         blocks += ["\n".join(f"- {_safe(problem)}" for problem in runs.problems)]
-    blocks += ["## All runs", "± is one standard deviation over seeds."]
+    blocks.append("## All runs")
+    blocks.append("± is one standard deviation over seeds. Unfinished runs count with the evaluations they have.")
     for env, lines in environments.items():
         rows = [
             [
@@ -34,7 +35,7 @@ def render_markdown(runs: Runs, environments: dict[str, list[Line]], views: list
     for view in views:
         blocks += _view(view)
     if absent:
-        missing = ", ".join(f"{study.where} (`carebn study run {study.name}`)" for study in absent)
+        missing = ", ".join(f"{study.where} (`{study.made_by}`)" for study in absent)
         blocks.append(f"Nothing to show here: {missing}.")
     return "\n\n".join(blocks) + "\n"
 
@@ -86,7 +87,9 @@ def _bars(bars: Iterable[Bar]) -> str:
 
 
 def _panel(panel: Panel) -> str:
-    """The end of every curve."""
+    """The end of every curve that has one."""
+    if not panel.over_time:
+        return f"{_safe(panel.title)} (drawn in the other formats)."
     rows = [
         [label, _one(curve.mean[-1]), f"{curve.low[-1]:.3g} … {curve.high[-1]:.3g}", f"{curve.runs[-1]}"]
         for label, curve in panel.lines

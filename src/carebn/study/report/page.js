@@ -172,7 +172,7 @@
       draw(svg, "line", { class: "hover cross", x1: px, x2: px, y1: box.top, y2: box.bottom });
       for (const { l, i } of near) draw(svg, "circle", { class: "hover", cx: sx(l.x[i]), cy: sy(l.mean[i]), r: 3.5, fill: `var(--c${l.style.colour})` });
       tip.replaceChildren();
-      make(tip, "div", `${xLabel}: ${x > 1 ? Math.round(x).toLocaleString("en-GB") : number(x)}`, { className: "soft" });
+      make(tip, "div", `${xLabel}: ${Number.isInteger(x) ? x.toLocaleString("en-GB") : number(x)}`, { className: "soft" });
       const table = make(tip, "table");
       near.sort((p, q) => q.l.mean[q.i] - p.l.mean[p.i]);
       for (const { l, i } of near.slice(0, 14)) {

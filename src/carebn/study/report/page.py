@@ -89,7 +89,7 @@ class _Packer:
             "environments": packed_environments,
             "studies": packed_views,
             "absent": [
-                {"where": s.where, "title": s.title, "command": f"carebn study run {s.name}"} for s in absent
+                {"where": s.where, "title": s.title, "command": s.made_by} for s in absent
             ],
             "runs": packed_runs,
             "versions": [json.loads(text) for text in self.versions],

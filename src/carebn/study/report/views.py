@@ -4,10 +4,13 @@ A cell without a complete run stays empty; nothing is filled in.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
+from carebn.study.cells import conversion_steps
 from carebn.study.gather import Gathered, gather
+from carebn.study.measured import Measured
 from carebn.study.paper import STUDIES
 from carebn.study.records import Published, Row, Study
 from carebn.study.report.curves import (
@@ -31,12 +34,19 @@ from carebn.study.statistics import (
     performance_gain,
     relative_variance,
 )
-from carebn.study.tables import made_at, seeds_told
+from carebn.study.tables import (
+    ENERGY_TOLD,
+    average_energy,
+    cost_told,
+    costs_of,
+    distributions_of,
+    made_at,
+    seeds_told,
+)
 
 POINTS = 100  # of a curve
 BINS = 50  # of exploration returns
 PAPER_STEPS = 1_025_000
-STEPS_OF_THE_COST = 5_000
 
 
 @dataclass(frozen=True)
@@ -96,6 +106,7 @@ class Panel:
     y_label: str
     lines: list[tuple[str, Curve]]
     missing: list[str]
+    over_time: bool = True  # so that the end of a line is a result
 
 
 @dataclass(frozen=True)
@@ -115,11 +126,11 @@ class View:
         return any(budget < PAPER_STEPS for budget in self.budgets)
 
 
-def view_studies(records: Sequence[RunRecord]) -> tuple[list[View], list[Study]]:
+def view_studies(records: Sequence[RunRecord], measured: Measured | None = None) -> tuple[list[View], list[Study]]:
     """Every study that has something to show, and those that have not."""
     views, absent = [], []
     for study in STUDIES.values():
-        view = view_study(study, records)
+        view = view_study(study, records, measured)
         if view is None:
             absent.append(study)
         else:
@@ -127,19 +138,20 @@ def view_studies(records: Sequence[RunRecord]) -> tuple[list[View], list[Study]]
     return views, absent
 
 
-def view_study(study: Study, records: Sequence[RunRecord]) -> View | None:
-    """None if no complete run belongs to it, or it is measured by other means than runs."""
-    if study.kind not in BUILDERS:
-        return None
-    gathered = gather(study, records)
-    if not any(cell.complete for cell in gathered.cells.values()):
-        return None
-    return BUILDERS[study.kind](gathered)
+def view_study(study: Study, records: Sequence[RunRecord], measured: Measured | None = None) -> View | None:
+    """None if there is nothing of it: no complete run, or for what is measured apart, no measurement."""
+    gathered = gather(study, records, measured=measured)
+    found = MEASURED_APART.get(study.kind, _complete)(gathered)
+    return BUILDERS[study.kind](gathered) if found else None
 
 
-def _view(gathered: Gathered, **parts: object) -> View:
+def _complete(gathered: Gathered) -> bool:
+    return any(cell.complete for cell in gathered.cells.values())
+
+
+def _view(gathered: Gathered, made: str = "", **parts: object) -> View:
     budgets = [budget.total_timesteps for budget in gathered.budgets()]
-    made = f"{made_at(gathered)}; {seeds_told(gathered)}"
+    made = made or f"{made_at(gathered)}; {seeds_told(gathered)}"
     return View(gathered.study, made, sorted(set(budgets)), gathered.problems, **parts)  # type: ignore[arg-type]
 
 
@@ -149,7 +161,6 @@ def _view(gathered: Gathered, **parts: object) -> View:
 def _returns(gathered: Gathered) -> View:
     """Max average returns per environment; APG, with and without InvertedDoublePendulum; IQM over the baseline."""
     study = gathered.study
-    baseline = _means(gathered, study.baseline)
     published_baseline = _published(study, study.baseline)
     rows = []
     for row in study.rows:
@@ -161,6 +172,7 @@ def _returns(gathered: Gathered) -> View:
             summary = mean_and_std(scores) if scores else None
             numbers.append(Number(summary, len(scores), len(cell.unfinished), published.get(env)))
         ours, envs = _means(gathered, row), study.envs_of(row)
+        baseline = _mean_each(gathered.baseline_scores(row, max_average_return))
         paper = _published(study, row)
         relative = iqm(normalised(gathered.scores(row, max_average_return), baseline), envs)
         summaries = [
@@ -171,14 +183,19 @@ def _returns(gathered: Gathered) -> View:
             ),
             (relative.value if relative else None, None),
         ]
-        rows.append(TableRow(row.label, numbers, summaries))
+        steps = conversion_steps(row.variant)
+        label = row.label if steps is None else f"{row.label} (ours: final policy, T = {steps})"
+        rows.append(TableRow(label, numbers, summaries))
     heads = [f"{study.summary_name} %", f"{study.summary_name} % without IDP", "IQM / baseline"]
     return _view(gathered, table=Table(list(study.envs), heads, rows, study.decimals))
 
 
-def _means(gathered: Gathered, row: Row | None) -> dict[str, float]:
+def _means(gathered: Gathered, row: Row) -> dict[str, float]:
     """The mean of max average returns over seeds, by environment."""
-    scores = {} if row is None else gathered.scores(row, max_average_return)
+    return _mean_each(gathered.scores(row, max_average_return))
+
+
+def _mean_each(scores: Mapping[str, Sequence[float]]) -> dict[str, float]:
     return {env: mean_and_std(values)[0] for env, values in scores.items()}
 
 
@@ -189,18 +206,33 @@ def _published(study: Study, row: Row | None) -> dict[str, float]:
 
 
 def _cost(gathered: Gathered) -> View:
-    """Time per 5000 steps of whole runs on the machine that made them; their memory is not recorded."""
+    """Time per 5000 steps, and memory, as ``carebn measure cost`` found them."""
+    study, costs = gathered.study, costs_of(gathered)
+    rows = []
+    for row in study.rows:
+        ours = costs.get(row, (None, None))
+        numbers = [
+            Number(None if number is None else (number, 0.0), int(number is not None), 0, published)
+            for number, published in zip(ours, row.published, strict=True)
+        ]
+        rows.append(TableRow(row.label, numbers, []))
+    table = Table(list(study.columns), [], rows, study.decimals)
+    return _view(gathered, made=cost_told(gathered), table=table)
+
+
+def _energy(gathered: Gathered) -> View:
+    """Of the synapses, as ``carebn energy`` counted them."""
     study = gathered.study
     rows = []
     for row in study.rows:
-        cells = [gathered.cell(row, env) for env in study.envs_of(row)]
-        speeds = [run.speed for cell in cells for run in cell.complete if run.speed]
-        seconds = mean_and_std([STEPS_OF_THE_COST / speed for speed in speeds]) if speeds else None
-        time, memory = row.published
-        unfinished = sum(len(cell.unfinished) for cell in cells)
-        numbers = [Number(seconds, len(speeds), unfinished, time), Number(None, 0, 0, memory)]
-        rows.append(TableRow(row.label, numbers, []))
-    return _view(gathered, table=Table(list(study.columns), [], rows, study.decimals))
+        numbers = []
+        for env, published in zip(study.envs_of(row), row.published, strict=True):
+            energies = gathered.energies.get((row, env), [])
+            unfinished = len(gathered.cell(row, env).unfinished)
+            numbers.append(Number(mean_and_std(energies) if energies else None, len(energies), unfinished, published))
+        rows.append(TableRow(row.label, numbers, [(average_energy(gathered, row), row.summary)]))
+    table = Table(list(study.envs), [f"{study.summary_name} (nJ)"], rows, study.decimals)
+    return _view(gathered, made=f"{ENERGY_TOLD}; {made_at(gathered)}", table=table)
 
 
 # --- bars -------------------------------------------------------------------------------------------------------------
@@ -217,10 +249,10 @@ def _relative_variance(gathered: Gathered) -> View:
 def _normalised_maximum(gathered: Gathered) -> View:
     """The mean over environments of max average return relative to the baseline's, and the interval of its IQM."""
     study = gathered.study
-    baseline = _means(gathered, study.baseline)
     bars = []
     for row in study.rows:
         envs = study.envs_of(row)
+        baseline = _mean_each(gathered.baseline_scores(row, max_average_return))
         gain = performance_gain(_means(gathered, row), baseline, envs)
         relative: Estimate | None = iqm(normalised(gathered.scores(row, max_average_return), baseline), envs)
         interval = (relative.low * 100, relative.high * 100) if relative else None
@@ -260,10 +292,10 @@ def _exploration(gathered: Gathered) -> View:
 def _normalised_curves(gathered: Gathered) -> View:
     """Returns relative to the baseline's max average return, averaged over environments; steps relative to the end."""
     study = gathered.study
-    baseline = _means(gathered, study.baseline)
     lines, missing = [], []
     for row in study.rows:
         envs = study.envs_of(row)
+        baseline = _mean_each(gathered.baseline_scores(row, max_average_return))
         strata = []
         if all(baseline.get(env, 0) > 0 for env in envs):
             for env in envs:
@@ -304,6 +336,42 @@ def _wasserstein(gathered: Gathered) -> View:
     return _view(gathered, panels=panels)
 
 
+def _distributions(gathered: Gathered) -> View:
+    """For each run the feature that moved most and the one that moved least: histograms and believed Gaussians."""
+    panels = []
+    found = distributions_of(gathered)
+    for row, one in found.items():
+        for what, moments in (("most", one.most), ("least", one.least)):
+            lines = []
+            for moment in moments:
+                middles = [(a + b) / 2 for a, b in pairwise(moment.edges)]
+                told = f"after {moment.updates} updates"
+                lines.append((f"{told}, true", _drawn(middles, moment.density)))
+                believed = [_bell(x, moment.mean, moment.var) for x in middles]
+                lines.append((f"{told}, believed", _drawn(middles, believed)))
+            distances = ", ".join(f"{moment.distance:.3f}" for moment in moments)
+            title = f"{row.label}, layer {one.layer}, the feature that moves {what}: W1 {distances}"
+            panels.append(Panel(title, "input of the normaliser", "density", lines, [], over_time=False))
+    missing = [row.label for row in gathered.study.rows if row not in found]
+    steps = " and ".join(sorted({f"{int(one.config['total_timesteps']):,}" for one in found.values()}))
+    made = f"ours: one run each, after {steps} steps" + (f"; not measured: {', '.join(missing)}" if missing else "")
+    return _view(gathered, made=made, panels=panels)
+
+
+def _bell(x: float, mean: float, var: float) -> float:
+    return math.exp(-((x - mean) ** 2) / (2 * (var + 1e-12))) / math.sqrt(2 * math.pi * (var + 1e-12))
+
+
+def _drawn(x: list[float], y: list[float]) -> Curve:
+    """A line that is no mean of anything: without an interval."""
+    return Curve(x, y, y, y, [0.0] * len(y), [1] * len(y))
+
+
+MEASURED_APART: dict[str, Callable[[Gathered], object]] = {
+    "cost": costs_of,
+    "energy": lambda gathered: gathered.energies,
+    "distributions": distributions_of,
+}
 BUILDERS: dict[str, Callable[[Gathered], View]] = {
     "returns": _returns,
     "cost": _cost,
@@ -313,4 +381,6 @@ BUILDERS: dict[str, Callable[[Gathered], View]] = {
     "exploration": _exploration,
     "normalised-curves": _normalised_curves,
     "wasserstein": _wasserstein,
+    "energy": _energy,
+    "distributions": _distributions,
 }

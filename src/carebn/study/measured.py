@@ -1,0 +1,143 @@
+"""What measuring commands left behind for the paper's tables, read back and checked.
+
+``carebn energy`` leaves ``energy.json`` in the directory of the run that it counted. ``carebn measure`` leaves what it
+measured over several methods or runs in the directory that holds the runs, under the name of the study it is for.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from carebn.study.runs import RunRecord
+from carebn.training.files import sha256
+
+ENERGY_FILE = "energy.json"
+COST_FILE = "training-cost.json"
+DISTRIBUTIONS_FILE = "input-distributions.json"
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Of one ``carebn measure cost``: methods side by side, on one machine."""
+
+    env_id: str
+    algo: str
+    steps: int  # that were timed, of each method
+    by_method: dict[tuple[str, str], tuple[float, float]]  # (method, neuron) → seconds per 5000 steps, MiB
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A feature after some updates: its true distribution as a histogram, and the Gaussian it is believed to have."""
+
+    updates: int
+    edges: list[float]
+    density: list[float]  # one less than edges
+    mean: float
+    var: float
+    distance: float
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Of one run, by ``carebn measure distributions``."""
+
+    run: str
+    config: dict[str, Any]
+    layer: int
+    most: list[Moment]  # of the feature that moved most, snapshot by snapshot
+    least: list[Moment]
+
+
+@dataclass(frozen=True)
+class Measured:
+    costs: Costs | None = None
+    distributions: list[Distribution] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)  # a sentence each
+
+
+def read_measured(roots: Iterable[Path | str]) -> Measured:
+    """What lies in ``roots``, directories that hold runs."""
+    problems: list[str] = []
+    places = [Path(root) for root in roots]
+    costs = _read([place / COST_FILE for place in places], _costs, problems)
+    distributions = _read([place / DISTRIBUTIONS_FILE for place in places], _distributions, problems)
+    if len(costs) > 1:
+        problems.append(f"costs of several machines are not mixed: those in {places[0]} are shown")
+    return Measured(costs[0] if costs else None, [one for several in distributions for one in several], problems)
+
+
+def energy_of(run: RunRecord) -> float | None:
+    """nJ per decision of the run's policy, in its synapses at the paper's prices; None if nobody counted them."""
+    path = run.directory / ENERGY_FILE
+    if not path.exists():
+        return None
+    data = _json(path)
+    try:
+        if data["policy"] != sha256((run.directory / "policy.safetensors").read_bytes()):
+            raise ValueError(
+                f"{path} is about another policy than the run's; make it anew: carebn energy {run.directory}"
+            )
+        return float(data["network"]["synapses_total"]["nanojoule"]["paper"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} cannot be read, or an older version wrote it; make it anew: carebn energy {run.directory}"
+        ) from error
+
+
+def _read(paths: Iterable[Path], read: Callable[[Any], Found], problems: list[str]) -> list[Found]:
+    found = []
+    for path in paths:
+        if path.exists():
+            try:
+                found.append(read(_json(path)))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                problems.append(f"{path} cannot be read as a measurement ({error!r}); it is left out")
+    return found
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: it is not readable as JSON") from error
+
+
+def _costs(data: Any) -> Costs:
+    costs = {
+        (str(cost["method"]), str(cost["neuron"])): (float(cost["seconds"]), float(cost["mebibytes"]))
+        for cost in data["costs"]
+    }
+    return Costs(str(data["env_id"]), str(data["algo"]), int(data["steps"]), costs)
+
+
+def _distributions(data: Any) -> list[Distribution]:
+    return [
+        Distribution(
+            run=str(entry["run"]),
+            config=dict(entry["config"]),
+            layer=int(entry["layer"]),
+            most=[_moment(moment) for moment in entry["most"]],
+            least=[_moment(moment) for moment in entry["least"]],
+        )
+        for entry in data["runs"]
+    ]
+
+
+def _moment(data: Any) -> Moment:
+    moment = Moment(
+        updates=int(data["updates"]),
+        edges=[float(x) for x in data["edges"]],
+        density=[float(x) for x in data["density"]],
+        mean=float(data["mean"]),
+        var=float(data["var"]),
+        distance=float(data["distance"]),
+    )
+    if len(moment.edges) != len(moment.density) + 1:
+        raise ValueError("a histogram needs one edge more than bars")
+    return moment
