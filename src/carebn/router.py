@@ -203,7 +203,9 @@ def _spec(neuron: nn.Module) -> NeuronSpec | str:
         return reason
     spec: NeuronSpec = neuron.kernel_spec()  # type: ignore[operator]  # every class of this role has it
     reason = _not_numbers(**{f"constant {i} of the neuron": value for i, value in enumerate(spec.constants)})
-    return reason or spec
+    if reason:
+        return reason
+    return spec if spec.constants[0] >= 0 else "the threshold is below zero: a potential of zero would have fired"
 
 
 def plan_neuron(neuron: nn.Module, x: Tensor) -> NeuronSpec | str:
@@ -242,6 +244,10 @@ def _norm_memory(norm: Any, dtype: torch.dtype) -> str:
             reason = _not_dense(tensor, name, dtype, *tensor.shape)
             if reason:
                 return f"the norm's {reason}"
+            if getattr(
+                tensor, "_backward_hooks", None
+            ):  # a layer asks for this gradient twice, and they would hear both
+                return f"somebody listens to the gradient of the norm's {name}"
     return ""
 
 
@@ -413,6 +419,8 @@ def _acting(actor: Any) -> list[LayerPlan] | str:
         )
     reason = reason or _not_dense(decoder.weight, "the decoder's weight", single, outputs, decoder.population)
     reason = reason or _not_dense(decoder.bias, "the decoder's bias", single, outputs)
+    if not reason and not torch.equal(decoder.belongs, decoder.block_diagonal()):
+        reason = "the decoder's populations are not its own"
     for name in ("middle", "reach", "low", "high"):
         reason = reason or _not_dense(getattr(bounds, name), f"the bounds' {name}", single, outputs)
     if reason:

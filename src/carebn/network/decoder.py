@@ -47,12 +47,15 @@ class PopulationDecoder(nn.Module):
         self.weight = nn.Parameter(torch.empty(outputs, population).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
         # One small product with a block-diagonal matrix is several times faster than sums over ten numbers each.
-        belongs = torch.eye(outputs).repeat_interleave(population, 0)
-        self.register_buffer("belongs", belongs, persistent=False)
+        self.register_buffer("belongs", self.block_diagonal(), persistent=False)
         if readout != "rate" and init == "scaled":
             with torch.no_grad():
                 self.weight.div_(time_steps)
                 self.bias.div_(time_steps)
+
+    def block_diagonal(self) -> Tensor:
+        """Which output each neuron belongs to, [outputs·population, outputs]."""
+        return torch.eye(self.outputs).repeat_interleave(self.population, 0)
 
     def forward(self, spikes: Tensor) -> Tensor:
         steps = spikes.shape[0]

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from carebn.errors import unknown_name
 from carebn.kernels import fused
+from carebn.network.straight_through import straight_through
 from carebn.router import stands_for, why_not_fields, why_not_spikes
 
 CODINGS = ("deterministic", "poisson", "analogue")
@@ -138,4 +139,4 @@ class PopulationEncoder(nn.Module):
 
     def forward(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         a = self.stimulation(obs)
-        return self.spikes(a, generator) + (a - a.detach())  # adds zero, and a gradient of one at every step
+        return straight_through(self.spikes(a, generator), a)

@@ -93,6 +93,7 @@ class _Plan:
             for name, t in held.items()
             if t is not None and t.dtype is SINGLE
         ]
+        self._populations = decoder.belongs, decoder.belongs._version
         self._layers = layers
         self._tables = [None if _has_given_map(layer) else _layer_table(layer) for layer in layers]
         self._zscore = encoder.zscore
@@ -116,6 +117,7 @@ class _Plan:
         """Whether the actor is still, in every part, what it was. Training changes numbers in place, which is none."""
         return (
             all(place.same() for place in self._places)
+            and self._populations[0]._version == self._populations[1]
             and all(seen.same() for seen in self._seen)
             and not any_changed(self._roles)
         )
@@ -179,7 +181,7 @@ class FastActor:
         elif plan is None or not plan.holds():
             found = plan_acting(self.actor)
             plan = self._plan = None if isinstance(found, str) else _Plan(self.actor, found)
-        if plan is None:
+        if plan is None or len(obs) == 0:
             return self._by_the_module(obs)
         if obs.ndim != 2 or obs.shape[1] != plan.obs_dim:
             raise ValueError(f"expected observations of shape [B, {plan.obs_dim}], got {obs.shape}")

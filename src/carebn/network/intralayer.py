@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from carebn.errors import unknown_name
 from carebn.network.layer import SpikingLayer
+from carebn.network.straight_through import straight_through
 
 
 class Connections(NamedTuple):
@@ -98,7 +99,7 @@ class IntralayerSpikingLayer(SpikingLayer):
         steps = self.time_steps if x.shape[0] == 1 else x.shape[0]
         self.neuron.check_steps(steps)
         if stimulation is not None:
-            x = x + (stimulation - stimulation.detach())
+            x = straight_through(x, stimulation)
         currents = self.norm(self.linear(x).expand(steps, -1, -1))
         state = self.neuron.initial_state(currents[0])
         spike = torch.zeros_like(currents[0])

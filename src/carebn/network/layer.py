@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from carebn.kernels import fused
+from carebn.network.straight_through import straight_through
 from carebn.neuron import Neuron, make_neuron
 from carebn.norm import Norm, make_norm
 from carebn.router import plan_layer, stands_for
@@ -46,7 +47,7 @@ class SpikingLayer(nn.Module):
                 norm.check_input(x.new_empty(1).expand(steps, x.shape[1], plan.weight.shape[0]))
             return fused.spiking_layer(plan, x, stimulation, steps)
         if stimulation is not None:
-            x = x + (stimulation - stimulation.detach())
+            x = straight_through(x, stimulation)
         z = self.linear(x)
         spikes: Tensor = neuron(norm(z.expand(steps, -1, -1)))
         return spikes

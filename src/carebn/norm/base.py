@@ -52,7 +52,7 @@ def store_(buffer: Tensor, value: Tensor) -> None:
 
 
 # The compiled layer asks the norm itself for ``combine``, ``scale_offset`` and ``observe``, as ``forward`` does.
-@stands_for("norm", "forward statistics _spread feature_axis")
+@stands_for("norm", "forward statistics _spread feature_axis check_input check_batch batch_size")
 class Norm(nn.Module):
     """A normaliser of ``[B, F]`` or ``[T, B, F]`` (time first, features last).
 
@@ -215,6 +215,7 @@ class Norm(nn.Module):
         return vector.view(*vector.shape, *[1] * (-1 - self.feature_axis))
 
 
+@stands_for("norm", "forward statistics _spread feature_axis check_input check_batch batch_size")
 class StepNorm(Norm):
     """A normaliser built for a fixed number of time steps, because something in it differs from step to step."""
 
