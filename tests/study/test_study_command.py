@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from abilities import reads_proc
 from fake_runs import PROBE, write_run
 
 from carebn import cli
@@ -216,6 +217,7 @@ def test_plan_stop_and_go_on(tmp_path: Path, study) -> None:
     assert [row[2].endswith("(1)") for row in rows(shown.stdout) if row[1] == "ours"] == [True, True]
 
 
+@reads_proc
 def test_two_thousand_runs(tmp_path: Path) -> None:
     """Within 1 GB."""
     methods = ["care-bn", "bn", "ca", "re", "tdbn", "tebn", "bntt", "tab", "pop-san", "ann"]
