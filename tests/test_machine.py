@@ -61,6 +61,18 @@ def test_directories_that_cannot_be_opened(monkeypatch: pytest.MonkeyPatch, tmp_
     assert (tmp_path / "file").read_bytes() == b"again"
 
 
+def test_an_output_that_knows_no_greek(tmp_path: Path) -> None:
+    """As where Windows writes into a pipe."""
+    said = subprocess.run(
+        [sys.executable, "-m", "carebn", "train", "--help"],
+        env=os.environ | {"PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0"},
+        cwd=tmp_path,
+        capture_output=True,
+    )
+    assert said.returncode == 0, said.stderr
+    assert b"--gamma" in said.stdout
+
+
 # --- a system that has none of it -------------------------------------------------------------------------------------
 
 
