@@ -89,6 +89,7 @@ def test_no_normaliser_and_no_checkpoint(trained: Path, tmp_path: Path) -> None:
         snapshots(tmp_path, 1, 2, 1)
 
 
+@pytest.mark.slow
 def test_costs_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = TrainingCost(("ann", "care-bn"), env_id="Pendulum-v1", steps=40, out=tmp_path / "cost.json")
     assert run(config) == 0

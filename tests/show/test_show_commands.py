@@ -12,6 +12,8 @@ from PIL import Image
 
 from carebn.training.files import as_json
 
+pytestmark = pytest.mark.slow
+
 
 def films(path: Path) -> tuple[int, tuple[int, int]]:
     frames = imageio_ffmpeg.read_frames(str(path))

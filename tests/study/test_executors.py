@@ -20,6 +20,8 @@ from carebn.study.worker import Order, train_cell
 from carebn.training import TrainConfig
 from carebn.training.lock import is_locked
 
+pytestmark = pytest.mark.slow
+
 # Two kinds of agent; and two runs long enough to be killed or stopped half-way.
 CONFIGS = [tiny(), tiny(method="care-bn", env_id="InvertedDoublePendulum-v4", seed=1, measure=("wasserstein",))]
 HALF_WAY = tiny(total_timesteps=1500, eval_interval=750, checkpoint_interval=50)

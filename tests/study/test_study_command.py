@@ -17,6 +17,8 @@ from carebn import cli
 from carebn.study.paper import MUJOCO, STUDIES
 from carebn.study.statistics import iqm, probability_of_improvement
 
+pytestmark = pytest.mark.slow
+
 TINY = ["ann-td3", "--envs", "IDP", "--scale", "0.0001", "--seeds", "1"]
 
 

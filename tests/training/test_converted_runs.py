@@ -94,6 +94,7 @@ def score(directory: Path) -> Evaluation:
 # --- what is kept -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"rule": "ltb", "iterations": 1000}, {"rule": "max"}, {"rule": "max", "residual": "crpi", "alpha": 0.3}]
 )
@@ -109,6 +110,7 @@ def test_a_trained_policy_keeps_its_return(
     assert at_1 < at_100  # one step cannot do: the test would notice if T were ignored
 
 
+@pytest.mark.slow
 def test_the_return_against_time_steps(trained: Path, tmp_path: Path, carebn: Any) -> None:  # noqa: F811
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parent))

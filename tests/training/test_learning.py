@@ -11,6 +11,8 @@ import pytest
 
 from carebn.training import Run, TrainConfig
 
+pytestmark = pytest.mark.slow
+
 POINT_MASS = {
     "env_id": "PointMass-v0",
     "import_modules": ("quick_tasks",),

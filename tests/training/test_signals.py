@@ -13,6 +13,8 @@ from abilities import reads_proc
 
 from carebn.training import Run, TrainConfig
 
+pytestmark = pytest.mark.slow
+
 SLOW = shlex.split(
     "--env-id Pendulum-v1 --method ann --hidden 8 --learning-starts 100000 --checkpoint-interval 50 --quiet"
 )
