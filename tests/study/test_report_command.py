@@ -23,6 +23,8 @@ from carebn.study.report.page import embedded_json
 from carebn.study.report.views import view_studies
 from carebn.study.runs import read_runs
 
+pytestmark = pytest.mark.slow
+
 
 class Said(NamedTuple):
     code: int
