@@ -1,7 +1,7 @@
 """Damaged checkpoints are refused or fallen back from; nothing in them is ever executed."""
 
-import pickle
 import json
+import pickle
 from pathlib import Path
 
 import pytest
