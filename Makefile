@@ -1,5 +1,8 @@
 # make train        train a spiking agent with CaRe-BN, a few minutes; running it again resumes it
-# make test         lint, types and tests
+# make test         lint, types and tests, about ten minutes on two cores
+# make test-fast    lint, types and the tests that are not marked slow, under two minutes on two cores. It leaves out what
+#                   lets agents learn, kills and resumes runs, sweeps, exports and films by the real commands, starts other
+#                   processes, or compiles whole networks
 # make browser-test the report in a real browser; installs Debian's chromium and chromium-driver if they are missing
 # make kill-test    the full test of resuming: a dozen SIGKILLs per run, several minutes
 # make presets      train every method of the comparison for 3,000 steps and evaluate it, several minutes
@@ -13,7 +16,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test browser-test kill-test presets bench-actor bench-training bench-deploy clean
+.PHONY: train test test-fast browser-test kill-test presets bench-actor bench-training bench-deploy clean
 
 train: $(VENV)/.installed
 	$(RUN)/carebn train --env-id InvertedDoublePendulum-v4 --algo td3 --method care-bn --neuron clif \
@@ -21,11 +24,11 @@ train: $(VENV)/.installed
 		--threads 2 --run-dir runs/first
 	@echo "to have the command carebn in this shell: source $(RUN)/activate"
 
-test: $(VENV)/.installed-for-tests
+test test-fast: $(VENV)/.installed-for-tests
 	$(RUN)/ruff format --check .
 	$(RUN)/ruff check .
 	$(RUN)/mypy
-	OMP_NUM_THREADS=1 $(RUN)/python -m pytest -n auto --dist worksteal
+	OMP_NUM_THREADS=1 $(RUN)/python -m pytest -n auto --dist worksteal $(if $(filter test-fast,$@),-m "not slow")
 
 browser-test: $(VENV)/.installed-for-tests
 	@command -v chromedriver >/dev/null || { apt-get update -q && apt-get install -y -q chromium chromium-driver; } \

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from io import TextIOWrapper
 from types import FrameType
 from typing import Any
 
@@ -128,7 +129,15 @@ def _tell(message: Warning | str, category: type[Warning], *place: Any, **more: 
 _python_tells = warnings.formatwarning
 
 
+def _write_anywhere() -> None:
+    """A letter that an output cannot show, as γ in a Windows pipe, is no reason to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
 def main() -> None:
+    _write_anywhere()
     warnings.formatwarning = _tell
     try:
         code = _run(sys.argv[1:])

@@ -281,10 +281,34 @@ def _exactly_none(norm: nn.Module) -> str | None:
     return _exactly(norm, "no norm") if _is_none(norm) else None
 
 
-def plan_layer(layer: Any, x: Tensor) -> LayerPlan | str:
+def moving_map(norm: Any) -> tuple[Tensor, Tensor]:
+    """Scale and shift [Ts, F] of a norm in inference, as its own ``scale_offset`` has them."""
+    scale, offset = norm.scale_offset(norm.running_var)
+    shift = offset - norm.running_mean * scale
+    return scale.reshape(-1, scale.shape[-1]).contiguous(), shift.reshape(-1, shift.shape[-1]).contiguous()
+
+
+def _given(norm: Any, outputs: int, steps: int) -> tuple[Tensor, Tensor] | str:
+    """The map of inference, if kernels can use it: x·scale + shift is (x − mean)·scale + offset where it is finite."""
+    try:
+        scale, shift = moving_map(norm)
+    except RuntimeError as error:  # as the pure path will say again
+        return str(error)
+    if scale.shape != shift.shape or scale.shape not in ((1, outputs), (steps, outputs)):
+        return f"the map of {type(norm).__name__} differs from step to step, or has another size"
+    if not torch.isfinite(scale.detach().sum() + shift.detach().sum()):
+        return f"the map of {type(norm).__name__} is not finite"
+    return scale, shift
+
+
+def plan_layer(layer: Any, x: Tensor, steps: int) -> LayerPlan | str:
     """A spiking layer by itself. Its own hooks do not matter: it has been called."""
     reason = _mode() or _unfit(x) or _changed(layer, "layer")
-    return told(layer, "layer", reason or _layer(layer, x.dtype, x.shape[-1]))
+    plan = reason or _layer(layer, x.dtype, x.shape[-1])
+    if not isinstance(plan, str) and plan.norm is not None and not plan.learning:
+        given = _given(plan.norm, plan.weight.shape[0], steps)
+        plan = given if isinstance(given, str) else plan._replace(given=given)
+    return told(layer, "layer", plan)
 
 
 # --- the stack -------------------------------------------------------------------------------------------------------
@@ -306,25 +330,18 @@ def _stack_layer(layer: Any, stimulation: Tensor, features: int) -> StackLayer |
     outputs = plan.weight.shape[0]
     if norm.num_features != outputs:
         return f"the norm is for {norm.num_features} features, not {outputs}"
-    if not plan.learning and torch.is_grad_enabled():
-        return "gradients through moving statistics"
-    is_plain = not _changed(norm, "plain norm")
-    if is_plain:
-        reason = _statistics(norm, torch.float32)
-        for name in ("weight", "bias"):
-            reason = reason or _not_dense(getattr(norm, name), f"the norm's {name}", torch.float32, outputs)
+    if not plan.learning:
+        if torch.is_grad_enabled():
+            return "gradients through moving statistics"
+        given = _given(norm, outputs, 1)
+        return given if isinstance(given, str) else StackLayer(plan.weight, plan.bias, spec, given=given)
+    if not plain(norm):
+        return f"{type(norm).__name__} is not a plain batch norm"
+    for name in ("weight", "bias"):
+        reason = _not_dense(getattr(norm, name), f"the norm's {name}", torch.float32, outputs)
         if reason:
             return reason
-        rule = moving_rule(norm, torch.float32) if plan.learning else None
-        return StackLayer(plan.weight, plan.bias, spec, norm, plan.learning, rule)
-    if plan.learning:
-        return f"{type(norm).__name__} is not a plain batch norm"
-    if norm.running_mean.ndim != 1 or norm.per_step:
-        return f"{type(norm).__name__} differs from step to step"
-    scale, offset = norm.scale_offset(norm.running_var)
-    if scale.ndim != 1 or offset.ndim != 1:
-        return f"{type(norm).__name__} differs from step to step"
-    return StackLayer(plan.weight, plan.bias, spec, given=(scale, offset - norm.running_mean * scale))
+    return StackLayer(plan.weight, plan.bias, spec, norm, moving_rule(norm, torch.float32))
 
 
 def plan_stack(actor: Any, stimulation: Tensor) -> list[StackLayer] | str:
@@ -356,7 +373,7 @@ def _stack(actor: Any, stimulation: Tensor) -> list[StackLayer] | str:
         if isinstance(part, str):
             return part
         layer.neuron.check_steps(encoder.time_steps)
-        if part.learning:
+        if part.norm is not None:
             part.norm.check_batch(stimulation)
         parts.append(part)
         features = part.weight.shape[0]
@@ -377,11 +394,6 @@ def why_not_fields(encoder: Any, obs: Tensor) -> str:
         or _not_dense(encoder.mean, "the encoder's mean", obs.dtype, *size)
         or _not_dense(encoder.std, "the encoder's std", obs.dtype, *size)
     )
-
-
-def why_not_spikes(encoder: Any, stimulation: Tensor) -> str:
-    """The encoder's deterministic spikes; empty if compiled."""
-    return _mode() or _unfit(stimulation) or _not_numbers(threshold=encoder.threshold, subtract=encoder.subtract)
 
 
 # --- acting ----------------------------------------------------------------------------------------------------------

@@ -86,3 +86,24 @@ def test_state_and_steps_are_those_of_torch():
     for mine, slot in zip(lean.state_dict()["state"].values(), plain.state_dict()["state"].values(), strict=True):
         assert mine.keys() == slot.keys()
         assert all(torch.equal(mine[name], slot[name]) for name in slot)
+
+
+def test_without_the_function_that_torch_keeps_to_itself(monkeypatch):
+    """The same to rounding, and the state can change hands in the middle, either way."""
+    hidden, usual = (torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Linear(4, 3)) for _ in range(2))
+    hidden.load_state_dict(usual.state_dict())
+    ours, theirs = adam(hidden, 1e-2, 0.1), adam(usual, 1e-2, 0.1)
+    x = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
+    for step in range(9):
+        if step == 6:
+            ours.load_state_dict(copy.deepcopy(theirs.state_dict()))
+        descend(theirs, usual(x).square().mean())
+        with monkeypatch.context() as patch:
+            if step not in (3, 4):
+                patch.delattr(torch, "_fused_adam_")
+            descend(ours, hidden(x).square().mean())
+        assert all(parameter.grad is None for parameter in hidden.parameters())
+        torch.testing.assert_close(list(hidden.parameters()), list(usual.parameters()), rtol=1e-4, atol=1e-6)
+    for mine, slot in zip(ours.state_dict()["state"].values(), theirs.state_dict()["state"].values(), strict=True):
+        assert mine["step"] == slot["step"] == 9
+        torch.testing.assert_close(mine, slot, rtol=1e-4, atol=1e-6)

@@ -17,6 +17,8 @@ from carebn.training import Run, TrainConfig
 from carebn.training.environment import make_env
 from carebn.training.evaluation import Evaluation, evaluate
 
+pytestmark = pytest.mark.slow
+
 TRAINED = Path(__file__).parent / "trained_clif"
 
 

@@ -74,6 +74,7 @@ def test_onnx(name, tmp_path):
         assert_parity(network, folded, obs, ONNXPolicy(tmp_path / "policy.onnx"), exact)
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("name", CASES)
 def test_c(name, tmp_path):

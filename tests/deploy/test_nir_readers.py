@@ -14,6 +14,8 @@ from carebn.deploy.folding import fold
 from carebn.deploy.nir_export import NIRPolicy, write_nir
 from carebn.deploy.parity import compare, trained_values
 
+pytestmark = pytest.mark.slow
+
 nir = pytest.importorskip("nir")
 
 TRAINED = Path(__file__).parent / "trained_clif"  # made by the command in its command.txt

@@ -10,6 +10,8 @@ from kernel_cases import assert_near, random
 from carebn.kernels import pure
 from carebn.network import SpikingActor, SpikingLayer
 
+pytestmark = pytest.mark.slow
+
 has_compiler = shutil.which("g++") or shutil.which("c++")
 BACKENDS = [
     "aot_eager",

@@ -183,6 +183,7 @@ def test_pruned_weight_follows_its_original(norm):
 # --- other precisions and transformations ----------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("bfloat16_products")
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("norm", ["care", "tdbn", "none"])
 def test_autocast(norm, training):
@@ -199,6 +200,7 @@ def test_autocast(norm, training):
     assert all(torch.isfinite(g).all() for g in gradients.values())
 
 
+@pytest.mark.usefixtures("bfloat16_products")
 @pytest.mark.parametrize("norm", ALL_NORMS)
 def test_a_whole_layer_in_half_precision(norm):
     layer = make_layer(norm, "clif", dtype=torch.bfloat16)

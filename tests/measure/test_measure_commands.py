@@ -111,6 +111,7 @@ def test_no_normaliser_and_no_checkpoint(trained: Path, tmp_path: Path) -> None:
         snapshots(tmp_path, 1, 2, 1)
 
 
+@pytest.mark.slow
 def test_costs_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "runs" / "training-cost.json"
     config = TrainingCost(("ann", "care-bn"), env_id="Pendulum-v1", steps=40, out=out)
@@ -120,8 +121,8 @@ def test_costs_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert rows[1].split()[2] == rows[1].split()[4] == "1.000"
     saved = json.loads(out.read_text())
     ann, care = saved["costs"]
-    assert min(care["seconds"], ann["seconds"]) > 0
-    assert ann["mebibytes"] > 50
+    assert min(ann["seconds"], care["seconds"]) > 0
+    assert ann["mebibytes"] is None or ann["mebibytes"] > 50  # None where the system does not tell
     costs = read_measured([out.parent]).costs  # as carebn report and carebn study show read it
     assert costs is not None
     assert (costs.env_id, costs.algo, costs.steps) == ("Pendulum-v1", "td3", 40)

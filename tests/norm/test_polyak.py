@@ -141,3 +141,12 @@ def test_networks_of_different_size():
     with pytest.raises(ValueError, match=r"shape of '1\.weight': \(3,\) and \(1,\)"):
         polyak_(target, online, 0.5)
     assert_unchanged(target, before)
+
+
+def test_nothing_is_needed_that_torch_keeps_to_itself(monkeypatch):
+    online, target = learn(network("care"), 1), learn(network("care"), 2)
+    expected = 0.7 * target[0].weight + 0.3 * online[0].weight
+    for name in [name for name in dir(torch) if name.startswith(("_foreach", "_fused"))]:
+        monkeypatch.delattr(torch, name)
+    polyak_(target, online, 0.3)
+    torch.testing.assert_close(target[0].weight, expected)

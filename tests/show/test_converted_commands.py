@@ -12,6 +12,8 @@ from carebn.training.conversion import convert_run, save_converted
 from carebn.training.environment import make_env
 from carebn.training.policy import load
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=["none", "crpi"])
 def converted(request: pytest.FixtureRequest, trained, tmp_path: Path) -> Path:

@@ -10,6 +10,8 @@ import pytest
 
 from carebn.show.film import Film, format_of
 
+pytestmark = pytest.mark.slow
+
 
 def read(path: Path) -> tuple[dict[str, Any], list[Any]]:
     frames = imageio_ffmpeg.read_frames(str(path))

@@ -9,6 +9,8 @@ from carebn.measure.spikes import Decision, Population
 from carebn.show.raster import COLOURS, DPI, figure
 from carebn.show.screen import Controls
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("neurons", [[30, 256, 20], [1000, 10]])
 @pytest.mark.parametrize("steps", [1, 5])

@@ -17,6 +17,8 @@ from carebn.study.measured import energy_of
 from carebn.study.runs import read_run
 from carebn.training.files import as_json
 
+pytestmark = pytest.mark.slow
+
 
 def films(path: Path) -> tuple[int, tuple[int, int]]:
     frames = imageio_ffmpeg.read_frames(str(path))

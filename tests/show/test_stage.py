@@ -7,6 +7,8 @@ import pytest
 from carebn.show import stage
 from carebn.show.stage import Stage
 
+pytestmark = pytest.mark.slow
+
 
 def test_mujoco(mujoco_draws: None) -> None:
     hopper = Stage("Hopper-v4", (), size=128)

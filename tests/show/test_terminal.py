@@ -91,6 +91,7 @@ def in_a_terminal(width: int, *words: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", said.decode()).replace("\r\n", "\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 150])
 def test_methods_in_a_real_terminal(width: int) -> None:
     text = in_a_terminal(width, "methods")

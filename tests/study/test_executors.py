@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from abilities import reads_proc
 from sweep_cases import contents, tiny
 
 from carebn.study.executors import EXECUTORS, Place, RayExecutor, SlurmExecutor
@@ -18,6 +19,8 @@ from carebn.study.sweep import Display, Sweep
 from carebn.study.worker import Order, train_cell
 from carebn.training import TrainConfig
 from carebn.training.lock import is_locked
+
+pytestmark = pytest.mark.slow
 
 # Two kinds of agent; and two runs long enough to be killed or stopped half-way.
 CONFIGS = [tiny(), tiny(method="care-bn", env_id="InvertedDoublePendulum-v4", seed=1, measure=("wasserstein",))]
@@ -109,6 +112,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@reads_proc
 @pytest.mark.parametrize(
     ("on", "said"), [("local", "killed by SIGKILL; trying again from step"), ("ray", "Ray: WorkerCrashedError; trying")]
 )

@@ -15,9 +15,8 @@ from carebn.commands import report
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (BROWSER and DRIVER), reason="no Chromium with its chromedriver is installed; make browser-test installs them"
-)
+NEEDED = "no Chromium with its chromedriver is installed; make browser-test installs them"
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not (BROWSER and DRIVER), reason=NEEDED)]
 DESKTOP, PHONE = (1280, 900), (390, 844)
 # Besides running without a screen and as root: nothing of the browser's own that would use the network.
 FLAGS = (

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import matplotlib as mpl
 import pytest
+from abilities import reads_proc
 from fake_runs import PROBE, write_run
 
 from carebn import cli
@@ -21,6 +22,8 @@ from carebn.study.report.figures import STYLE, curves_figure, study_figure, writ
 from carebn.study.report.page import embedded_json
 from carebn.study.report.views import view_studies
 from carebn.study.runs import read_runs
+
+pytestmark = pytest.mark.slow
 
 
 class Said(NamedTuple):
@@ -217,6 +220,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, carebn, words: list[str], tol
 # --- many runs --------------------------------------------------------------------------------------------------------
 
 
+@reads_proc
 def test_two_thousand_runs(tmp_path: Path) -> None:
     """At the paper's budget: 205 evaluations and as many hundred training episodes each."""
     methods = ("ann", "pop-san", "mdc-san", "bn", "tdbn", "bntt", "tebn", "tab", "ca", "care-bn")

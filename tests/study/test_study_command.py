@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from abilities import reads_proc
 from fake_runs import PROBE, write_converted_run, write_costs, write_energy, write_run
 
 from carebn import cli
 from carebn.study.paper import MUJOCO, STUDIES
 from carebn.study.statistics import iqm, probability_of_improvement
+
+pytestmark = pytest.mark.slow
 
 TINY = ["ann-td3", "--envs", "IDP", "--scale", "0.0001", "--seeds", "1"]
 
@@ -287,6 +290,7 @@ def test_distributions_in_words(tmp_path: Path, study) -> None:
     assert care[2:] == ["–", "–", "–"]
 
 
+@reads_proc
 def test_two_thousand_runs(tmp_path: Path) -> None:
     """Within 1 GB."""
     methods = ["care-bn", "bn", "ca", "re", "tdbn", "tebn", "bntt", "tab", "pop-san", "ann"]

@@ -284,6 +284,7 @@ def test_a_directory_of_something_else_is_left_alone(carebn, made: str) -> None:
     assert sorted(str(p) for p in Path().rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_an_own_environment_that_gives_nan(tmp_path: Path) -> None:
     """As a user meets it: a process of its own, the module in the current directory."""
     (tmp_path / "nan_world.py").write_text(
@@ -321,6 +322,7 @@ def test_an_own_environment_that_gives_nan(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "checkpoint" / "000000020").is_dir()
 
 
+@pytest.mark.slow
 def test_tracking_copies_the_figures_and_changes_no_file(carebn, tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb", reason="the optional extra wandb is not installed")
     assert wandb
@@ -342,6 +344,7 @@ def test_tracking_without_its_package(carebn, monkeypatch):
     assert not Path("r").exists()
 
 
+@pytest.mark.slow
 def test_doubts_are_one_line_each_and_the_run_goes_on(carebn) -> None:
     words = [word for word in TINY if word != "--quiet"]
     said = carebn("train", "--env-id", "Pendulum-v1", *words, "--learning-starts", "4e1", "--threads", "1000")

@@ -11,6 +11,8 @@ import pytest
 from carebn.training import InterruptedRun, Run, TrainConfig
 from carebn.training.policy import load
 
+pytestmark = pytest.mark.slow
+
 
 def config(directory: Path, **options: Any) -> TrainConfig:
     values: dict[str, Any] = {

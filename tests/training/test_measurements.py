@@ -10,6 +10,8 @@ from test_resume import contents
 from carebn.training import Run, TrainConfig
 from carebn.training.measurements import WassersteinLog
 
+pytestmark = pytest.mark.slow
+
 FILE = "measure-wasserstein.jsonl"
 PLAIN = TrainConfig(
     env_id="Hopper-v4", total_timesteps=450, learning_starts=100, hidden=(16, 16), batch_size=16, eval_interval=100,

@@ -79,6 +79,7 @@ def test_options_of_the_originals_with_other_methods(tmp_path: Path, algo: Any) 
     np.testing.assert_array_equal(policy.predict(obs)[0], run.agent.act(obs, None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["pop-san-original", "mdc-san-original", "ilc-san-original", "proxy-target"])
 def test_an_interruption_changes_nothing(tmp_path: Path, method: str) -> None:
     """Stopped twice, once in the random steps and once while learning: all files as of an undisturbed run."""
@@ -118,6 +119,7 @@ def test_vanilla_is_what_the_paper_calls_by_other_names(tmp_path: Path, method: 
 # --- discrete control -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("raw", [False, True], ids=["scaled", "raw"])
 @pytest.mark.parametrize("method", [m for m, x in METHODS.items() if not x.algorithms and x.conversion is None])
 def test_every_normaliser_on_ram(tmp_path: Path, method: str, raw: bool) -> None:

@@ -63,6 +63,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algo", "method"),
     [
@@ -78,6 +79,7 @@ def test_every_algorithm_and_method_makes_a_complete_run(tmp_path: Path, algo: A
     assert [name for name, data in files.items() if not data] == [".lock"]  # which is never written to
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algo", "method"), [("td3", "care-bn"), ("dqn", "bn"), ("ddpg", "tebn"), ("sac", "re")])
 def test_the_same_configuration_gives_the_same_files(tmp_path: Path, algo: Any, method: str) -> None:
     for name in ("a", "b"):

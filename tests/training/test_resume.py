@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 OUTSIDE_THE_PROMISE = {"timing.jsonl"}  # wall-clock figures
 KILLS = int(os.environ.get("CAREBN_KILLS", "3"))  # the full test uses ten or more
 

@@ -9,8 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from abilities import reads_proc
 
 from carebn.training import Run, TrainConfig
+
+pytestmark = pytest.mark.slow
 
 SLOW = shlex.split(
     "--env-id Pendulum-v1 --method ann --hidden 8 --learning-starts 100000 --checkpoint-interval 50 --quiet"
@@ -66,6 +69,7 @@ def test_a_training_saves_itself(tmp_path: Path, number: int, code: int) -> None
     assert (tmp_path / "run" / "checkpoint" / f"{step:09d}" / "manifest.json").is_file()
 
 
+@reads_proc
 @pytest.mark.parametrize("command", ["train", "evaluate", "export"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_while_libraries_are_imported(tmp_path: Path, finished: Path, command: str, number: int, code: int) -> None:
@@ -93,6 +97,7 @@ def test_while_a_command_works(tmp_path: Path, finished: Path) -> None:
     assert send(process, signal.SIGINT, (tmp_path / "working").exists) == (130, "carebn: stopped\n")
 
 
+@reads_proc
 def test_a_signal_that_was_ignored_stays_ignored(tmp_path: Path) -> None:
     """As nohup does; here with SIGTERM while libraries are imported."""
     script = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); from carebn.cli import main; main()"

@@ -11,7 +11,8 @@ class LeanAdam(torch.optim.Adam):
     """Torch's fused Adam, state and results the same, for parameters that are all updated together.
 
     On networks of this size torch's own ``step`` spends most of its time deciding what to do. This one knows: it takes
-    gradients as they are, without ``parameter.grad``, and all parameters share one count of steps.
+    gradients as they are, without ``parameter.grad``, and all parameters share one count of steps. For that it calls a
+    function that torch keeps to itself; where there is none of that name, it is torch's ``step`` after all.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], lr: float, weight_decay: float = 0.0) -> None:
@@ -40,6 +41,10 @@ class LeanAdam(torch.optim.Adam):
     @torch.no_grad()
     def update(self, grads: Sequence[Tensor]) -> None:
         """One step with these gradients, in the order of the parameters."""
+        fused = getattr(torch, "_fused_adam_", None)
+        if fused is None:
+            self._update_by_torch(grads)
+            return
         group = self.param_groups[0]
         parameters = group["params"]
         first, second, steps = self._slots or self._find_slots(parameters)
@@ -47,11 +52,24 @@ class LeanAdam(torch.optim.Adam):
         # The fused update walks parameter and gradient in memory order, whatever their strides: they must be alike.
         grads = [g if g.stride() == p.stride() else g.contiguous() for g, p in zip(grads, parameters, strict=True)]
         beta1, beta2 = group["betas"]
-        torch._fused_adam_(
+        fused(
             parameters, grads, first, second, [], steps, lr=group["lr"], beta1=beta1, beta2=beta2,
             weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=False,
             maximize=False,
         )  # fmt: skip
+
+    def _update_by_torch(self, grads: Sequence[Tensor]) -> None:
+        group = self.param_groups[0]
+        group["fused"] = False
+        for parameter, grad in zip(group["params"], grads, strict=True):
+            parameter.grad = grad
+            slot = self.state[parameter]
+            if "step" in slot:
+                slot["step"] = slot["step"].clone()  # torch counts for each parameter
+        self.step()
+        for parameter in group["params"]:
+            parameter.grad = None
+        self._slots = None
 
 
 def adam(network: nn.Module, learning_rate: float, weight_decay: float = 0.0) -> LeanAdam:

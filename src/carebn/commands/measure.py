@@ -81,8 +81,11 @@ def _cost(config: TrainingCost) -> int:
     width = max(len(cost.method) for cost in costs)
     print(f"{'':{width}}  s per 5000 steps   ratio   peak MiB   ratio")
     for cost in costs:
-        ratios = cost.seconds / first.seconds, cost.mebibytes / first.mebibytes
-        print(f"{cost.method:{width}}  {cost.seconds:16.1f}  {ratios[0]:6.3f}  {cost.mebibytes:9.1f}  {ratios[1]:6.3f}")
+        memory, ratio = "–", "–"  # where the system does not tell
+        if cost.mebibytes is not None and first.mebibytes is not None:
+            memory, ratio = f"{cost.mebibytes:.1f}", f"{cost.mebibytes / first.mebibytes:.3f}"
+        time = f"{cost.seconds:16.1f}  {cost.seconds / first.seconds:6.3f}"
+        print(f"{cost.method:{width}}  {time}  {memory:>9}  {ratio:>6}")
     data = {"env_id": config.env_id, "algo": config.algo, "steps": config.steps, "costs": [*map(asdict, costs)]}
     try:
         config.out.parent.mkdir(parents=True, exist_ok=True)

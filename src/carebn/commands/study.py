@@ -1,6 +1,5 @@
 """``carebn study``."""
 
-import os
 import signal
 import sys
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ import tyro
 from rich.table import Table
 
 from carebn.errors import unknown_name
+from carebn.machine import cores
 from carebn.show.terminal import print_table, terminal
 from carebn.study.paper import FIGURES, IDP, STUDIES, TABLES, find_study
 from carebn.study.records import Study
@@ -183,7 +183,7 @@ def _plan(sweep: "Sweep", config: RunStudy) -> None:
     console.print(f"{len(sweep.jobs)} runs, {len(sweep.jobs) - len(left)} complete, {len(left)} to do")
     if left:
         found = estimate(sweep.jobs, read_runs([config.runs] if config.runs.is_dir() else []).records)
-        workers = min(config.workers or len(os.sched_getaffinity(0)), len(left))
+        workers = min(config.workers or cores(), len(left))
         console.print(
             f"about {spelled(found.seconds)} of one core, {spelled(found.seconds / workers)} with {workers} at a time: "
             f"{found.rate:.0f} steps/s, from {' and '.join(found.sources)}"

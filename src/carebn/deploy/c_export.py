@@ -81,7 +81,7 @@ def to_c(network: Folded, weights: str = "float32") -> str:
 
 
 def write_c(network: Folded, path: Path, weights: str) -> None:
-    path.write_text(to_c(network, weights))
+    path.write_text(to_c(network, weights), encoding="utf-8")
 
 
 # --- the parts of the file -------------------------------------------------------------------------------------------
@@ -382,7 +382,7 @@ class CPolicy:
         if cc is None:
             raise ValueError(f"there is no C compiler ({', '.join(COMPILERS)}) on this machine")
         self._directory = tempfile.TemporaryDirectory(prefix="carebn-")
-        self._program = Path(self._directory.name) / "policy"
+        self._program = Path(self._directory.name) / "policy.exe"  # the ending is for Windows
         command = [cc, *FLAGS, "-DPOLICY_MAIN", "-x", "c", str(path), "-o", str(self._program), "-lm"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:

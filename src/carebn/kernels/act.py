@@ -11,7 +11,7 @@ import torch
 
 from carebn.kernels.jit import float32, int64, njit
 from carebn.kernels.lanes import dot
-from carebn.kernels.pool import BLOCKS, array_at, my_blocks, my_part
+from carebn.kernels.pool import BLOCKS, NOT_FINITE, array_at, my_blocks, my_part
 from carebn.kernels.scan import LIF, dn_potential, lif_potential
 from carebn.kernels.tables import INT, NUMBER, REAL, Array, Scratch, Table
 
@@ -113,8 +113,14 @@ def act(t: Any, one: Any) -> int:
     maps = array_at(my_part(t, t.maps, layers * 2 * steps * widest * 4), (layers, 2, steps, widest), one)
     room = array_at(my_part(t, t.room, (3 * steps + 4) * widest * 4), (3 * steps + 4, widest), one)
     z, state = room[2 * steps : 3 * steps], room[3 * steps :]
+    noticed = 0
     for k in range(layers):
-        _scale_shift(_layer_at(tables[k]), maps[k, 0], maps[k, 1], one)
+        layer = _layer_at(tables[k])
+        _scale_shift(layer, maps[k, 0], maps[k, 1], one)
+        for step in range(layer.map_steps):
+            for f in range(layer.outputs):
+                if not (np.isfinite(maps[k, 0, step, f]) and np.isfinite(maps[k, 1, step, f])):
+                    noticed = NOT_FINITE
     for block in my_blocks(t):
         for b in range(block, batch, BLOCKS):
             x = room[:steps]
@@ -128,4 +134,4 @@ def act(t: Any, one: Any) -> int:
                 for step in range(steps):
                     total += x[step, f]
                 counts[b, f] = total
-    return 0
+    return noticed

@@ -1,4 +1,4 @@
-"""Compiled population encoder: receptive fields, spikes, and the gradients of the fields' means and widths."""
+"""Compiled population encoder: receptive fields, and the gradients of their means and widths."""
 
 from typing import Any
 
@@ -16,11 +16,6 @@ FIELD_GRADIENTS = Table(
     **_FIELDS,
     a=Array(REAL, "batch, obs * population"), grad=Array(REAL, "batch, obs * population"),
     sums=Array(REAL, f"2, {BLOCKS}, obs * population"),
-)  # fmt: skip
-ENCODE = Table(
-    steps=INT, batch=INT, features=INT, a=Array(REAL, "batch, features"), out=Array(REAL, "steps, batch, features"),
-    constants=Array(REAL, "2"),  # threshold, and what a spike subtracts
-    v=Scratch(REAL, "features"),
 )  # fmt: skip
 
 
@@ -95,28 +90,4 @@ def field_gradients(t: Any, one: Any) -> int:
         for f in range(features):
             to_mean[f] *= precision[f]
             to_std[f] *= precision[f]
-    return 0
-
-
-@njit
-def _encode_row(a: Any, v: Any, out: Any, threshold: Any, subtract: Any, one: Any) -> None:
-    zero = one - one
-    for f in range(a.size):
-        potential = v[f] + a[f]
-        out[f] = one if potential > threshold else zero
-        v[f] = potential - (subtract if potential > threshold else zero)
-
-
-@njit
-def encode(t: Any, one: Any) -> int:
-    """Soft-reset integrate-and-fire over all steps under a constant stimulation."""
-    a = array_at(t.a, (t.batch, t.features), one)
-    out = array_at(t.out, (t.steps, t.batch, t.features), one)
-    constants = array_at(t.constants, (2,), one)
-    v = array_at(my_part(t, t.v, t.features * a.itemsize), (t.features,), one)
-    for block in my_blocks(t):
-        for b in rows_of(block, t.batch):
-            v[:] = 0
-            for step in range(t.steps):
-                _encode_row(a[b], v, out[step, b], constants[0], constants[1], one)
     return 0

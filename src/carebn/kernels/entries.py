@@ -65,11 +65,6 @@ def _build(one: Any, stamp: int) -> dict[str, tuple[Table, Callable[[int], None]
             t = _FIELD_GRADIENTS(address)
             leave(t, encoder.field_gradients(t, one))
 
-    def encode(address: int) -> None:
-        if stamp:
-            t = _ENCODE(address)
-            leave(t, encoder.encode(t, one))
-
     def act_(address: int) -> None:
         if stamp:
             t = _ACTOR(address)
@@ -118,7 +113,6 @@ def _build(one: Any, stamp: int) -> dict[str, tuple[Table, Callable[[int], None]
         "update_moving": (vectors.UPDATE, update_moving),
         "distances": (encoder.DISTANCES, distances),
         "field_gradients": (encoder.FIELD_GRADIENTS, field_gradients),
-        "encode": (encoder.ENCODE, encode),
         "act": (act.ACTOR, act_),
         "spike_product": (lookup.PRODUCT, spike_product),
         "spike_weight_gradient": (lookup.WEIGHT_GRADIENT, spike_weight_gradient),
@@ -133,7 +127,7 @@ def _build(one: Any, stamp: int) -> dict[str, tuple[Table, Callable[[int], None]
 # Under names of their own, because a compiled function finds what it calls among the globals of its module.
 _MOMENTS, _FIRE, _FIRE_BACKWARD, _FINISH = (x.at for x in (scan.MOMENTS, scan.FIRE, scan.FIRE_BACKWARD, scan.FINISH))
 _UPDATE, _ACTOR, _NETWORK = vectors.UPDATE.at, act.ACTOR.at, integrate.NETWORK.at
-_DISTANCES, _FIELD_GRADIENTS, _ENCODE = (x.at for x in (encoder.DISTANCES, encoder.FIELD_GRADIENTS, encoder.ENCODE))
+_DISTANCES, _FIELD_GRADIENTS = encoder.DISTANCES.at, encoder.FIELD_GRADIENTS.at
 _PRODUCT, _WEIGHT_GRADIENT = lookup.PRODUCT.at, lookup.WEIGHT_GRADIENT.at
 _PACKED_ENCODE, _PACKED_COUNT = packed.ENCODE.at, packed.COUNT.at
 _PACKED_LAYER, _PACKED_LAYER_BACKWARD = packed.LAYER.at, packed.LAYER_BACKWARD.at

@@ -2,7 +2,7 @@
 
     fire             neuron(x)
     spiking_layer    neuron(norm(x·Wᵀ + b)), for every norm: its own methods say how statistics become scale and shift
-    encode, receptive_fields     the population encoder
+    receptive_fields the population encoder's
 
 ``stack`` does all layers of an actor at once, where it can. Each has a pure-torch twin with the same result.
 """
@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from carebn.kernels.entries import KERNELS
-from carebn.kernels.plans import LayerPlan, MovingRule, NeuronSpec
+from carebn.kernels.plans import LayerPlan, MovingRule, NeuronSpec, NotForKernelsError
 from carebn.kernels.pool import BLOCKS
 from carebn.kernels.products import new, spike_product, weight_gradient
-from carebn.kernels.tables import KernelFault
 
 
 def apply(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
@@ -160,8 +159,10 @@ class _BatchMap:
             used_mean, used_var = norm.combine(self.mean, self.var)
             self.scale, offset = norm.scale_offset(used_var)
             self.shift = offset - used_mean * self.scale
-        if self.scale.shape != self.shift.shape or self.scale.shape not in ((features,), (steps, features)):
-            raise KernelFault(f"the map of {type(norm).__name__} has the shape {tuple(self.shift.shape)}")
+        fits = self.scale.shape == self.shift.shape and self.scale.shape in ((features,), (steps, features))
+        finite = fits and torch.isfinite(self.scale.detach().sum() + self.shift.detach().sum())
+        if not finite and torch.isfinite(used_mean.detach() + used_var.detach()).all():
+            raise NotForKernelsError
         moving_mean = used_mean.detach() if bias is None else used_mean.detach() + bias
         norm.observe(moving_mean, used_var.detach(), batch, steps * batch)
         self.count = batch if norm.per_step else steps * batch
@@ -188,18 +189,19 @@ class _Layer(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         z_steps, batch, inputs = x.shape
         x = x.reshape(z_steps * batch, inputs)
-        # A norm that subtracts the batch's mean subtracts the bias with it: it enters the moving mean only, and its
-        # gradient is exactly zero, not rounding noise that Adam would blow up to full steps.
-        z, ctx.spikes = spike_product(x, weight, None if plan.learning else bias)
+        # A bias that cancels enters the moving mean only, and its gradient is exactly zero, not rounding noise that Adam
+        # would blow up to full steps.
+        left_out = bias if plan.bias_cancels else None
+        z, ctx.spikes = spike_product(x, weight, None if plan.bias_cancels else bias)
         z = z.view(z_steps, batch, -1)
-        ctx.map = _BatchMap(z, plan.norm, bias, steps, parameters) if plan.learning else None
+        ctx.map = _BatchMap(z, plan.norm, left_out, steps, parameters) if plan.learning else None
         if ctx.map is not None:
             scale, shift = ctx.map.scale.detach(), ctx.map.shift.detach()
         elif scale is None or shift is None:
             scale, shift = torch.ones_like(z[:1, 0]), torch.zeros_like(z[:1, 0])
         scale, shift = _as_rows(scale.to(z.dtype)), _as_rows(shift.to(z.dtype))
         ctx.save_for_backward(x, z, weight, scale, shift)
-        ctx.spec = plan.spec
+        ctx.spec, ctx.bias_cancels = plan.spec, plan.bias_cancels
         return _scan_forward(z, scale, shift, steps, plan.spec)
 
     @staticmethod
@@ -226,7 +228,7 @@ class _Layer(torch.autograd.Function):
                 z.dtype, **_scan_fields(z, scale, steps), k_steps=len(constant), center=center, constant=constant,
                 slope=slope, grad_y=grad_z,
             )  # fmt: skip
-            to_bias = torch.zeros_like(shift[0]) if wants_bias else None
+            to_bias = torch.zeros_like(shift[0]) if ctx.bias_cancels else grad_z.sum((0, 1))
         over_time = grad_z.sum(0) if wants_stimulation or z_steps < steps else grad_z
         rows = (over_time if z_steps < steps else grad_z).view(-1, features)
         grad_x = (rows @ weight).view(z_steps, batch, -1) if wants_x else None
@@ -243,30 +245,12 @@ def spiking_layer(plan: LayerPlan, x: Tensor, stimulation: Tensor | None, steps:
 
     ``stimulation`` [B, in] gets the gradient in place of the spikes x that an encoder made from it.
     """
-    norm = plan.norm
-    scale = shift = None
-    parameters: tuple[Tensor, ...] = ()
-    if plan.learning:
-        parameters = norm.affine_parameters()
-    elif norm is not None:
-        scale, offset = norm.scale_offset(norm.running_var)
-        shift = offset - norm.running_mean * scale
-        scale, shift = _as_rows(scale), _as_rows(shift)
+    scale, shift = plan.given or (None, None)
+    parameters = plan.norm.affine_parameters() if plan.learning else ()
     return apply(_Layer, x, stimulation, plan.weight, plan.bias, scale, shift, plan, steps, *parameters)
 
 
 # --- the population encoder ------------------------------------------------------------------------------------------
-
-
-def encode(stimulation: Tensor, steps: int, threshold: float, subtract: float) -> Tensor:
-    """Spikes [T, B, F] of soft-reset integrate-and-fire neurons under a constant stimulation [B, F]; no gradient."""
-    a = stimulation.detach().contiguous()
-    spikes = new(steps, *a.shape, dtype=a.dtype)
-    KERNELS["encode"](
-        a.dtype, steps=steps, batch=a.shape[0], features=a.shape[1], a=a, out=spikes,
-        constants=constants((threshold, subtract), a.dtype),
-    )  # fmt: skip
-    return spikes
 
 
 class _ReceptiveFields(torch.autograd.Function):

@@ -32,7 +32,6 @@ from carebn.kernels.pool import (
 from carebn.kernels.tables import INT, NUMBER, REAL, Array, Scratch, Table
 
 WORD = 4  # bytes of spikes that one pass of the look-up takes in
-GIVEN, MOVING, BATCH = 0, 1, 2  # where scale and shift come from
 
 ENCODE = Table(
     steps=INT, batch=INT, features=INT, size=INT, columns=INT,
@@ -45,7 +44,7 @@ COUNT = Table(
     spikes=Array(torch.uint8, "steps * batch, size"), counts=Array(REAL, "batch, columns"),
 )  # fmt: skip
 LAYER = Table(
-    steps=INT, inputs=INT, x_size=INT, out_size=INT, slabs=INT, mode=INT, keep=INT, room=INT,
+    steps=INT, inputs=INT, x_size=INT, out_size=INT, slabs=INT, keep=INT, room=INT,
     x=Array(torch.uint8, "steps * batch, x_size"), weight=Array(REAL, "features, inputs"),
     bias=Array(REAL, "features", optional=True),
     z=Array(REAL, "room"), spikes=Array(torch.uint8, "steps * batch, out_size"),
@@ -110,7 +109,8 @@ def layer(t: Any, one: Any) -> int:
 
     The bias is left out of the products where the batch's mean is subtracted, and with it the bias.
     """
-    steps, batch, inputs, outputs, x_size, mode = t.steps, t.batch, t.inputs, t.features, t.x_size, t.mode
+    steps, batch, inputs, outputs, x_size = t.steps, t.batch, t.inputs, t.features, t.x_size
+    normalised = t.norm_weight != 0  # scale and shift come from the batch; else they are given
     rows = steps * batch
     columns = t.columns
     whole = columns // LANES
@@ -138,7 +138,7 @@ def layer(t: Any, one: Any) -> int:
                 for n in range(width * LANES):
                     by_input[k, n] = 0
             start[:] = 0
-            if t.bias != 0 and mode != BATCH:
+            if t.bias != 0 and not normalised:
                 start[: n1 - n0] = array_at(t.bias, (outputs,), one)[n0:n1]
             for p in range(x_size // WORD):
                 for i in range(AT_ONCE):
@@ -151,7 +151,7 @@ def layer(t: Any, one: Any) -> int:
                 packed_lanes.add_looked_up(width, slab_, source, step, t.x + p * WORD, x_size, tables, rows)
 
             # scale and shift
-            if mode == BATCH:
+            if normalised:
                 pivot = array_at(slab_, (width * LANES,), one)
                 for n in range(width * LANES):
                     maps[2, n0 + n] = pivot[n]
@@ -168,9 +168,6 @@ def layer(t: Any, one: Any) -> int:
                             )  # fmt: skip
                 if not vectors.statistics_and_map(t, n0, n1, one):
                     finite[0] = 0
-            elif mode == MOVING:
-                vectors.moving_map(t, n0, n1, one)
-            if mode != GIVEN:
                 for n in range(n1, end):
                     maps[:, n] = 0
 
@@ -185,7 +182,7 @@ def layer(t: Any, one: Any) -> int:
         for m in range(rows):
             for i in range(whole * BYTES, t.out_size):
                 spikes[m, i] = 0
-    if mode == BATCH:
+    if normalised:
         wait_for_all(t)
         if finite[0] == 0:
             return NOT_FINITE

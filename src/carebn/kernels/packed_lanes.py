@@ -222,7 +222,8 @@ def fire_backward(
                 grad_spike = load(b, _along(b, mine, t, grad_time), FLOATS)
                 to_v = b.load(grad_v)
                 kept = b.select(b.fcmp_ordered(">", h, neurons.threshold), b.fsub(to_v, to_v), to_v)
-                grad_h = b.fadd(kept, b.fmul(b.fsub(grad_spike, b.fmul(to_v, h)), slope))
+                last = b.icmp_signed("==", time.index, number(0))  # whose potential nobody inherits, be it infinite
+                grad_h = b.fadd(kept, b.fmul(b.fsub(grad_spike, b.fmul(to_v, b.select(last, _ZERO, h))), slope))
                 grad_current = b.fadd(grad_h, b.load(grad_c))
                 b.store(b.fmul(neurons.decay, grad_h), grad_v)
                 b.store(b.fmul(neurons.current_decay, grad_current), grad_c)

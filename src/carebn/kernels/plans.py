@@ -55,16 +55,17 @@ class LayerPlan(NamedTuple):
     norm: Any  # a Norm, or None
     learning: bool  # batch statistics, which also move the moving ones
     spec: NeuronSpec
+    bias_cancels: bool = False  # a norm that subtracts the batch's mean subtracts the bias with it
+    given: tuple[Tensor, Tensor] | None = None  # scale and shift in inference, [Ts, F]
 
 
 class StackLayer(NamedTuple):
-    """A layer of the stack. Its map is that of a plain norm's batch or moving statistics, these vectors, or none."""
+    """A layer of the stack. Its map is that of a plain norm's batch statistics, these vectors, or none."""
 
     weight: Tensor
     bias: Tensor | None
     spec: NeuronSpec
-    norm: Any = None
-    learning: bool = False
+    norm: Any = None  # in training
     rule: MovingRule | None = None  # of the moving statistics, in training; None: the norm's own ``observe``
     given: tuple[Tensor, Tensor] | None = None
 
@@ -73,6 +74,10 @@ class Decision(NamedTuple):
     module: nn.Module
     path: str
     reason: str  # why not a faster one; empty if there is none
+
+
+class NotForKernelsError(Exception):
+    """Noticed on the way, before anything has changed: the pure path has to do it."""
 
 
 Plan = TypeVar("Plan")

@@ -130,14 +130,15 @@ def lif_potential(
 
 @njit
 def _lif_pull(
-    h: Any, before: Any, slope: Any, grad_spike: Any, state: Any, grad_y: Any, constants: Any, one: Any
+    h: Any, before: Any, slope: Any, grad_spike: Any, state: Any, grad_y: Any, constants: Any, last: bool, one: Any
 ) -> None:
+    """Nobody inherits the ``last`` potential, be it infinite."""
     threshold, current_decay, decay = constants[0], constants[1], constants[2]
     grad_c, grad_v = state[0], state[1]
     zero = one - one
     for f in range(h.size):
         kept = zero if h[f] > threshold else one
-        grad_h = grad_v[f] * kept + (grad_spike[f] - grad_v[f] * h[f]) * slope[f]
+        grad_h = grad_v[f] * kept + (grad_spike[f] - grad_v[f] * (zero if last else h[f])) * slope[f]
         grad_current = grad_h + grad_c[f]
         grad_v[f] = decay * grad_h
         grad_c[f] = current_decay * grad_current
@@ -162,7 +163,7 @@ def dn_potential(z: Any, scale: Any, shift: Any, state: Any, before: Any, after:
 
 @njit
 def _dn_pull(
-    h: Any, before: Any, slope: Any, grad_spike: Any, state: Any, grad_y: Any, constants: Any, one: Any
+    h: Any, before: Any, slope: Any, grad_spike: Any, state: Any, grad_y: Any, constants: Any, last: bool, one: Any
 ) -> None:
     """``grad_fired`` is what the step after says of this step's spike."""
     threshold, current_decay = constants[0], constants[1]
@@ -257,7 +258,8 @@ def _backward_of(potential: Any, pull: Any) -> Any:
                         tg = step if g_steps > 1 else 0
                         here, mine = h[step + 1, :width], grad_y[step, b, f0:f1]
                         _surrogate(here, slope, constants[0], t.surrogate, constants[constants.size - 1], one)
-                        pull(here, h[step], slope, grad_spikes[tg, b, f0:f1], state, mine, constants, one)
+                        last = step == steps - 1
+                        pull(here, h[step], slope, grad_spikes[tg, b, f0:f1], state, mine, constants, last, one)
                         _accumulate_row(mine, z[tz, b, f0:f1], center[ts, f0:f1], sums[0, block, ts, f0:f1],
                                         sums[1, block, ts, f0:f1])  # fmt: skip
 

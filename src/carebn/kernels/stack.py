@@ -64,7 +64,7 @@ def _slabs(vectors: int) -> int:
 
 
 def _forward(layer: StackLayer, x: _Spikes, steps: int, batch: int, keep: bool) -> tuple[_Spikes, _Memory]:
-    norm, learning = layer.norm, layer.learning
+    norm, rule = layer.norm, layer.rule
     outputs, inputs = layer.weight.shape
     columns, rows = whole(outputs, LANES), steps * batch
     spikes = _room_for_spikes(rows, outputs)
@@ -76,21 +76,18 @@ def _forward(layer: StackLayer, x: _Spikes, steps: int, batch: int, keep: bool) 
     elif layer.given is None:
         vectors = _identity(columns)
     else:
-        scale, shift = (nn.functional.pad(v, (0, columns - outputs)) for v in layer.given)
-        vectors = torch.stack([scale, shift, shift])
-    rule = layer.rule
+        vectors = nn.functional.pad(torch.cat([*layer.given, layer.given[1]]), (0, columns - outputs))
     kind, momentum, errors = (NO_UPDATE, 0.0, ()) if rule is None else rule
     error_mean, error_var = errors or (None, None)
     noticed = KERNELS["packed_layer"](
         SINGLE,
         steps=steps, batch=batch, inputs=inputs, features=outputs, columns=columns, count=rows,
         x_size=x.size, out_size=spikes.size, slabs=slabs, keep=int(keep), room=room,
-        mode=packed.BATCH if learning else packed.MOVING if norm is not None else packed.GIVEN,
         x=x.bits, weight=layer.weight, bias=layer.bias, z=z, spikes=spikes.bits, vectors=vectors,
         neuron=neuron_fields(layer.spec, SINGLE)["neuron"],
         eps=norm.eps if norm is not None else 0.0,
         norm_weight=None if norm is None else norm.weight, norm_bias=None if norm is None else norm.bias,
-        sums=new(2, BLOCKS, columns, dtype=torch.float64) if learning else None,
+        sums=None if norm is None else new(2, BLOCKS, columns, dtype=torch.float64),
         finite=torch.ones(1, dtype=torch.int64, device="cpu"),
         rule=kind, momentum=momentum, limit=torch.finfo(SINGLE).max, statistics=statistics,
         running_mean=None if norm is None else norm.running_mean,
@@ -101,7 +98,7 @@ def _forward(layer: StackLayer, x: _Spikes, steps: int, batch: int, keep: bool) 
         norm.refuse_non_finite()
     if rule is not None:
         note_update(norm, rule)
-    elif learning:
+    elif norm is not None:
         mean, var = statistics[:, :outputs].unbind()
         norm.observe(mean, var, batch, rows)
     return spikes, _Memory(x, z, slabs, vectors, statistics[1])
@@ -167,7 +164,7 @@ class _Stack(torch.autograd.Function):
             grad_z, over_time, grad_weight, (grad_scale, grad_offset) = _backward(
                 weight, norm_weight, layer, ctx.memories[i], grad, steps
             )
-            if layer.learning:  # its bias cancels, so that the gradient is exactly zero
+            if layer.norm is not None:  # its bias cancels, so that the gradient is exactly zero
                 bias = None if layer.bias is None else torch.zeros_like(layer.bias)
                 gradients[:0] = grad_weight, bias, grad_scale, grad_offset
             else:
@@ -180,7 +177,7 @@ class _Stack(torch.autograd.Function):
 
 
 def _learned_weight(layer: StackLayer) -> Tensor | None:
-    return layer.norm.weight if layer.learning else None
+    return None if layer.norm is None else layer.norm.weight
 
 
 def spike_counts(
@@ -192,7 +189,7 @@ def spike_counts(
     """
     parameters: list[Tensor | None] = []
     for layer in layers:
-        bias = layer.norm.bias if layer.learning else None
+        bias = None if layer.norm is None else layer.norm.bias
         parameters += layer.weight, layer.bias, _learned_weight(layer), bias
     keep = torch.is_grad_enabled() and any(p is not None and p.requires_grad for p in (stimulation, *parameters))
     return apply(_Stack, stimulation, steps, threshold, subtract, layers, keep, *parameters)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from carebn.kernels.jit import float32, float64, int64, njit
+from carebn.kernels.jit import float64, int64, njit
 from carebn.kernels.pool import BLOCKS, array_at
 from carebn.kernels.tables import INT, NUMBER, REAL, Array, Table
 
@@ -120,20 +120,6 @@ def statistics_and_map(t: Any, first: int, last: int, one: Any) -> bool:
             statistics[0, f] += float64(layer_bias[f])
             finite &= np.isfinite(statistics[0, f])
     return finite
-
-
-@njit
-def moving_map(t: Any, first: int, last: int, one: Any) -> None:
-    """Scale and shift from the moving statistics, in the precision and order of the pure-torch map."""
-    weight = array_at(t.norm_weight, (t.features,), one)
-    bias = array_at(t.norm_bias, (t.features,), one)
-    mean = array_at(t.running_mean, (t.features,), one)
-    var = array_at(t.running_var, (t.features,), one)
-    vectors = array_at(t.vectors, (3, t.columns), one)
-    epsilon = float32(t.eps)
-    for f in range(first, last):
-        vectors[0, f] = weight[f] * (one / np.sqrt(var[f] + epsilon))
-        vectors[1, f] = bias[f] - mean[f] * vectors[0, f]
 
 
 @njit

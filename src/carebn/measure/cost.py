@@ -7,8 +7,6 @@ method for as long as it takes to get warm, so that its replay is nearly empty.
 """
 
 import multiprocessing
-import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+from carebn.machine import peak_memory
 from carebn.training.config import TrainConfig
 from carebn.training.loop import Run
 
@@ -29,7 +28,7 @@ class Cost:
     method: str
     neuron: str
     seconds: float  # per 5000 steps
-    mebibytes: float  # peak of the process
+    mebibytes: float | None  # peak of the process, where the system tells it
 
 
 def measure_costs(
@@ -84,9 +83,8 @@ def _warm_run(config: TrainConfig, directory: Path) -> Run:
     return run
 
 
-def _peak_memory(config: TrainConfig) -> float:
+def _peak_memory(config: TrainConfig) -> float | None:
     with tempfile.TemporaryDirectory() as directory:
         run = _warm_run(config, Path(directory) / "run")
         run.close()
-    unit = 1024**2 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    return peak_memory()

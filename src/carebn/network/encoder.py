@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from carebn.errors import unknown_name
 from carebn.kernels import fused
 from carebn.network.straight_through import straight_through
-from carebn.router import stands_for, why_not_fields, why_not_spikes
+from carebn.router import stands_for, why_not_fields
 
 CODINGS = ("deterministic", "poisson", "analogue")
 OBSERVATIONS = ("tanh", "zscore", "raw")
@@ -126,8 +126,6 @@ class PopulationEncoder(nn.Module):
         if self.coding == "poisson":
             uniform = torch.rand(self.time_steps, *a.shape, generator=generator, dtype=a.dtype, device=a.device)
             return (uniform < a).to(a.dtype)
-        if not why_not_spikes(self, a):
-            return fused.encode(a, self.time_steps, self.threshold, self.subtract)
         v = torch.zeros_like(a)
         spikes = []
         for _ in range(self.time_steps):

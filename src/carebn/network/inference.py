@@ -1,5 +1,6 @@
 """Acting: an actor's actions for a few observations, from numpy to numpy, with moving statistics."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import is_
@@ -14,25 +15,30 @@ from carebn.kernels import act
 from carebn.kernels.entries import KERNELS
 from carebn.kernels.fused import constants, neuron_fields
 from carebn.kernels.plans import LayerPlan
+from carebn.kernels.pool import NOT_FINITE
 from carebn.kernels.tables import Filled
 from carebn.norm import Norm
-from carebn.router import acting_roles, any_changed, plain, plan_acting, why_not_here
+from carebn.router import acting_roles, any_changed, moving_map, plain, plan_acting, why_not_here
 
 SINGLE = torch.float32
 NOBODY = (0, 0, 0, 0)  # the header of a layer's table: threads look at the actor's
 
 
+_one_at_a_time = threading.RLock()  # a mode belongs to a module, not to the thread that set it
+
+
 @contextmanager
 def moving_statistics(norms: list[Norm]) -> Iterator[None]:
     """Inside, these use their moving statistics and change nothing; afterwards each is in the mode it was in."""
-    modes = [norm.training for norm in norms]
-    for norm in norms:
-        norm.training = False
-    try:
-        yield
-    finally:
-        for norm, mode in zip(norms, modes, strict=True):
-            norm.training = mode
+    with _one_at_a_time:
+        modes = [norm.training for norm in norms]
+        for norm in norms:
+            norm.training = False
+        try:
+            yield
+        finally:
+            for norm, mode in zip(norms, modes, strict=True):
+                norm.training = mode
 
 
 class _Seen(NamedTuple):
@@ -122,7 +128,8 @@ class _Plan:
             and not any_changed(self._roles)
         )
 
-    def run(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+    def run(self, obs: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """None if a norm's map is not finite: multiplied out it is another one then."""
         x = torch.from_numpy(obs)
         if self._zscore is not None:
             with torch.no_grad():
@@ -133,7 +140,8 @@ class _Plan:
             for layer, table in zip(self._layers, self._tables, strict=True)
         ]
         places = torch.tensor([table.address for table in tables], dtype=torch.int64, device="cpu")
-        KERNELS["act"](SINGLE, batch=len(obs), obs=x, tables=places, counts=counts, **self._fields)
+        if KERNELS["act"](SINGLE, batch=len(obs), obs=x, tables=places, counts=counts, **self._fields) & NOT_FINITE:
+            return None
         read = np.einsum("bop,op->bo", counts.numpy().reshape(-1, *self._weight.shape), self._weight)
         potential = read / self._steps + self._bias if self._rate else read + self._steps * self._bias
         action: NDArray[np.float32] = self._middle + self._reach * np.tanh(potential)
@@ -150,9 +158,7 @@ def _layer_table(layer: LayerPlan) -> Filled:
     kind, steps = (act.NO_NORM if norm is None else act.PLAIN_NORM), 1
     if _has_given_map(layer):
         with torch.no_grad():
-            scale, offset = norm.scale_offset(norm.running_var)
-            rows = (scale, offset - norm.running_mean * scale)
-        maps = tuple(m.reshape(-1, m.shape[-1]).contiguous() for m in rows)
+            maps = moving_map(norm)
         kind, steps = act.GIVEN_MAP, len(maps[0])
     is_plain = kind == act.PLAIN_NORM
     fields = {
@@ -181,14 +187,15 @@ class FastActor:
         elif plan is None or not plan.holds():
             found = plan_acting(self.actor)
             plan = self._plan = None if isinstance(found, str) else _Plan(self.actor, found)
-        if plan is None or len(obs) == 0:
+        if plan is None or obs.size == 0:
             return self._by_the_module(obs)
         if obs.ndim != 2 or obs.shape[1] != plan.obs_dim:
             raise ValueError(f"expected observations of shape [B, {plan.obs_dim}], got {obs.shape}")
         obs = np.ascontiguousarray(obs, dtype=np.float32)
         if not np.isfinite(obs).all():
             raise ValueError("got NaN or infinity in an observation")
-        return plan.run(obs)
+        action = plan.run(obs)
+        return self._by_the_module(obs) if action is None else action
 
     def _by_the_module(self, obs: NDArray[Any]) -> NDArray[np.float32]:
         device = next(self.actor.parameters()).device

@@ -40,7 +40,7 @@ class SpikingLayer(nn.Module):
             raise ValueError(f"a spiking layer expects input of shape [T, B, features], got {tuple(x.shape)}")
         steps = self.time_steps if x.shape[0] == 1 else x.shape[0]
         norm, neuron = self.norm, self.neuron
-        plan = plan_layer(self, x)
+        plan = plan_layer(self, x, steps)
         if not isinstance(plan, str):
             neuron.check_steps(steps)
             if isinstance(norm, Norm):

@@ -9,7 +9,11 @@ from carebn.router import stands_for
 
 
 @stands_for("plain norm", "combine scale_offset per_step", "weight bias eps")
-@stands_for("moving statistics", "observe update kernel_rule", "running_mean running_var num_batches_tracked momentum")
+@stands_for(
+    "moving statistics",
+    "observe update samples_per_statistic kernel_rule",
+    "running_mean running_var num_batches_tracked momentum",
+)
 class BN(TorchNorm):
     """γ·(x − mean)/√(var + ε) + β with statistics pooled over time and batch; the moving ones follow by ``momentum``.
 

@@ -27,7 +27,11 @@ def follow(moving: Tensor, error: Tensor, value: Tensor, noise: Tensor, momentum
 
 
 @stands_for("plain norm", "combine scale_offset per_step", "weight bias eps")
-@stands_for("moving statistics", "observe update kernel_rule", "running_mean running_var num_batches_tracked momentum")
+@stands_for(
+    "moving statistics",
+    "observe update samples_per_statistic kernel_rule",
+    "running_mean running_var num_batches_tracked momentum",
+)
 class CaReBN(TorchNorm):
     """Batch normalisation whose moving statistics stay precise while an agent learns online.
 

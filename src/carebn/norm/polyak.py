@@ -35,7 +35,8 @@ class Follower:
 
     @torch.no_grad()
     def step(self) -> None:
-        torch._foreach_lerp_(self._ours, self._theirs, self._tau)
+        for ours, theirs in zip(self._ours, self._theirs, strict=True):
+            ours.lerp_(theirs, self._tau)
 
 
 def polyak_(target: nn.Module, online: nn.Module, tau: float) -> None:

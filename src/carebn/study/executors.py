@@ -5,7 +5,6 @@ An executor takes orders and says what became of them. All run the same ``train_
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -17,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from carebn.study.worker import Order, Outcome, train_cell
+from carebn.machine import cores
+from carebn.study.worker import Order, Outcome, ask_to_stop, train_cell
 
 UNLIMITED = 100_000
 MINUTES = 24 * 60  # of a Slurm job, unless asked otherwise; a run that needs longer is submitted again and resumes
@@ -54,7 +54,7 @@ class LocalExecutor:
     """A thread per run that watches over a process."""
 
     def __init__(self, place: Place) -> None:
-        self.slots = place.workers or len(os.sched_getaffinity(0))
+        self.slots = place.workers or cores()
         self._pool = ThreadPoolExecutor(self.slots)
         self._processes: set[subprocess.Popen[bytes]] = set()
         self._guard = threading.Lock()
@@ -85,9 +85,11 @@ class LocalExecutor:
 
     def stop(self) -> None:
         with self._guard:
-            # A run that has not come as far as catching the signal is ended by it, which is as good.
             for process in self._processes:
-                process.send_signal(signal.SIGKILL if self._stopped else signal.SIGINT)
+                if self._stopped:
+                    process.kill()
+                else:
+                    ask_to_stop(process)
             self._stopped = True
 
     def close(self) -> None:
@@ -109,8 +111,7 @@ class RayExecutor:
         self.slots = place.workers or UNLIMITED
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if place.address is None:
-            cores = place.workers or len(os.sched_getaffinity(0))
-            options |= {"address": "local", "num_cpus": cores, "include_dashboard": False}
+            options |= {"address": "local", "num_cpus": place.workers or cores(), "include_dashboard": False}
         else:
             _check_address(place.address)
             options["address"] = place.address
@@ -192,7 +193,7 @@ class SlurmExecutor:
                 "--on slurm needs Slurm's sbatch, which this machine does not have; --address local tries a sweep out "
                 "through submitit without it"
             )
-        self.slots = place.workers or (UNLIMITED if place.address is None else len(os.sched_getaffinity(0)))
+        self.slots = place.workers or (UNLIMITED if place.address is None else cores())
         place.runs.mkdir(parents=True, exist_ok=True)
         # Nodes must see it, so it lies beside the runs; it is submitit's scratch, and goes when the sweep ends.
         self._folder = Path(tempfile.mkdtemp(prefix=".submitit-", dir=place.runs)).absolute()

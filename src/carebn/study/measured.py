@@ -26,7 +26,7 @@ class Costs:
     env_id: str
     algo: str
     steps: int  # that were timed, of each method
-    by_method: dict[tuple[str, str], tuple[float, float]]  # (method, neuron) → seconds per 5000 steps, MiB
+    by_method: dict[tuple[str, str], tuple[float, float | None]]  # (method, neuron) → seconds per 5000 steps, MiB
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,10 @@ def _json(path: Path) -> Any:
 
 def _costs(data: Any) -> Costs:
     costs = {
-        (str(cost["method"]), str(cost["neuron"])): (float(cost["seconds"]), float(cost["mebibytes"]))
+        (str(cost["method"]), str(cost["neuron"])): (
+            float(cost["seconds"]),
+            None if cost["mebibytes"] is None else float(cost["mebibytes"]),
+        )
         for cost in data["costs"]
     }
     return Costs(str(data["env_id"]), str(data["algo"]), int(data["steps"]), costs)

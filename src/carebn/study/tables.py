@@ -138,7 +138,7 @@ def relative_variance_table(gathered: Gathered, score: str) -> Table:
     return table
 
 
-def costs_of(gathered: Gathered) -> dict[Row, tuple[float, float]]:
+def costs_of(gathered: Gathered) -> dict[Row, tuple[float, float | None]]:
     """Seconds per 5000 steps and MiB, of the rows that were measured for the study's task."""
     study, costs = gathered.study, gathered.measured.costs
     if costs is None:
@@ -167,7 +167,7 @@ def cost_table(gathered: Gathered, score: str) -> Table:
     costs = costs_of(gathered)
     for row in study.rows:
         table.add_row(row.label, "paper", *(published_text(study, number) for number in row.published))
-        ours = [f"{number:.0f}" for number in costs[row]] if row in costs else [MISSING] * len(study.columns)
+        ours = [MISSING if number is None else f"{number:.0f}" for number in costs.get(row, (None, None))]
         table.add_row("", "ours", *ours, end_section=True)
     return table
 

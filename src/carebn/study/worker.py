@@ -1,7 +1,8 @@
 """One run in a process of its own, which ends with the process that started it.
 
 parent: ``train_cell(order)`` starts ``python -m carebn.study.worker`` and waits
-child:  reads the order from its standard input, which stays open as long as the parent lives
+child:  reads the order from its standard input, which stays open as long as the parent lives; so it also hears when it
+        shall stop, on systems without signals too
 """
 
 import json
@@ -11,9 +12,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+from _thread import interrupt_main
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+
+STOP = b"stop\n"
 
 # Exit codes of the child. A negative code, as always, is the signal that killed it.
 DONE, FAILED, BUSY, OUT_OF_MEMORY, INTERRUPTED = 0, 1, 75, 71, 130
@@ -47,7 +52,9 @@ def train_cell(order: Order, on_start: Callable[[subprocess.Popen[bytes]], None]
             stdout=subprocess.DEVNULL,
             stderr=said,
             env=os.environ | dict.fromkeys(POOLS, threads),
-            start_new_session=True,  # Ctrl-C reaches it once, from us, and not a second time from the terminal
+            # Ctrl-C reaches it once, from us, and not a second time from the terminal.
+            start_new_session=True,
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # what Windows has instead
         )
         assert process.stdin is not None
         on_start(process)
@@ -86,18 +93,32 @@ def _wait(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             continue
         except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)  # it saves itself, and ends
+            ask_to_stop(process)
 
 
-def _end_with_parent() -> None:
-    sys.stdin.buffer.read()  # returns when the other end is closed: when the parent is done with us, or dead
-    os.kill(os.getpid(), signal.SIGKILL)  # nothing is lost: the run resumes from its checkpoint
+def ask_to_stop(process: subprocess.Popen[bytes]) -> None:
+    """It saves itself, and ends."""
+    assert process.stdin is not None
+    with suppress(OSError, ValueError):  # it has ended by itself
+        process.stdin.write(STOP)
+        process.stdin.flush()
+
+
+def _listen_to_parent() -> None:
+    for line in sys.stdin.buffer:
+        if line == STOP:
+            interrupt_main()
+    # The other end is closed: the parent is done with us, or dead.
+    os._exit(FAILED)  # nothing is lost: the run resumes from its checkpoint
 
 
 def main() -> int:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # Ray's processes block it, and ours would inherit that
-    order = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell starts in the background
+    line = sys.stdin.buffer.readline()
+    if line == STOP:
+        return INTERRUPTED
+    order = json.loads(line)
+    threading.Thread(target=_listen_to_parent, daemon=True).start()
     from dataclasses import replace
 
     from carebn.commands.train import run

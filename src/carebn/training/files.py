@@ -16,7 +16,12 @@ def as_json(data: Any) -> bytes:
 
 
 def flush_directory(path: Path) -> None:
-    """A rename is safe only when the directory that records it has reached the disk."""
+    """A rename is safe only when the directory that records it has reached the disk.
+
+    Windows opens no directories, and looks after their records itself.
+    """
+    if not hasattr(os, "O_DIRECTORY"):
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

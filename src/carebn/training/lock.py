@@ -1,13 +1,13 @@
 """One process per run directory: a lock that the operating system takes back when its holder dies, however it dies."""
 
-import fcntl
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-LOCK_FILE = ".lock"  # empty, and stays: removing it would let two processes lock two files of the same name
-ATTEMPTS, PAUSE = 4, 0.05  # somebody who only looks (``is_locked``) holds it for a moment
+from filelock import FileLock, Timeout
+
+LOCK_FILE = ".lock"  # empty; where it stays, as on Linux, it means nothing by itself
+PATIENCE, PAUSE = 0.15, 0.05  # seconds; somebody who only looks (``is_locked``) holds it for a moment
 
 
 class BusyRun(ValueError):  # noqa: N818  # nothing is wrong, only taken
@@ -16,21 +16,19 @@ class BusyRun(ValueError):  # noqa: N818  # nothing is wrong, only taken
 
 @contextmanager
 def lock(directory: Path) -> Iterator[None]:
+    held = FileLock(directory / LOCK_FILE)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        file = open(directory / LOCK_FILE, "ab")  # noqa: SIM115  # closed below
+        held.acquire(timeout=PATIENCE, poll_interval=PAUSE)
+    except Timeout:
+        busy = f"another process is training in {directory}; wait for it, or choose another --run-dir"
+        raise BusyRun(busy) from None
     except OSError as error:
         raise ValueError(f"cannot write to {directory} ({error.strerror}); choose another --run-dir") from error
-    with file:
-        for _ in range(ATTEMPTS):
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(PAUSE)
-        else:
-            raise BusyRun(f"another process is training in {directory}; wait for it, or choose another --run-dir")
+    try:
         yield
+    finally:
+        held.release()
 
 
 def is_locked(directory: Path) -> bool:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import signal
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from carebn.algorithm import ReplayBuffer
+from carebn.machine import cores
 from carebn.training import seeds
 from carebn.training.build import make_agent
 from carebn.training.checkpoint import CheckpointStore
@@ -55,9 +55,10 @@ def _doubts(config: TrainConfig) -> list[str]:
             f"this run never learns: --learning-starts {config.learning_starts:,} is not below --total-timesteps "
             f"{config.total_timesteps:,}"
         )
-    cores = len(os.sched_getaffinity(0))
-    if config.threads > cores:
-        doubts.append(f"--threads {config.threads} is more than the {cores} cores available, which slows the run down")
+    if config.threads > cores():
+        doubts.append(
+            f"--threads {config.threads} is more than the {cores()} cores available, which slows the run down"
+        )
     return doubts
 
 

@@ -1,0 +1,12 @@
+"""What the tests of every room may need. That it lies here also lets them import ``abilities``."""
+
+import pytest
+from abilities import BFLOAT16_PRODUCTS, obstacle
+
+
+@pytest.fixture(scope="session")
+def bfloat16_products() -> None:
+    """For tests that make them: skipped where torch itself cannot."""
+    why = obstacle(BFLOAT16_PRODUCTS)
+    if why is not None:
+        pytest.skip(f"torch cannot multiply in bfloat16 on this machine ({why})")
