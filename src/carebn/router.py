@@ -244,10 +244,12 @@ def _norm_memory(norm: Any, dtype: torch.dtype) -> str:
             reason = _not_dense(tensor, name, dtype, *tensor.shape)
             if reason:
                 return f"the norm's {reason}"
-            if getattr(
-                tensor, "_backward_hooks", None
-            ):  # a layer asks for this gradient twice, and they would hear both
+            if tensor.ndim and tensor.shape[-1] not in (norm.num_features, getattr(norm, "time_steps", 1), 1):
+                return f"the norm's {name} has another size"
+            if getattr(tensor, "_backward_hooks", None):  # a layer asks for this gradient twice: both would be heard
                 return f"somebody listens to the gradient of the norm's {name}"
+    if norm._modules or any(isinstance(value, Tensor) for value in vars(norm).values()):
+        return "the norm has modules of its own, or tensors besides its parameters"
     return ""
 
 
@@ -269,7 +271,9 @@ def _layer(layer: Any, dtype: torch.dtype, features: int) -> LayerPlan | str:
     if reason:
         return reason
     normalised = not _is_none(norm)
-    return LayerPlan(weight, bias, norm if normalised else None, normalised and norm.training, spec)
+    learning = normalised and norm.training
+    cancels = learning and not _changed(norm, "shift-equivariant norm")
+    return LayerPlan(weight, bias, norm if normalised else None, learning, spec, cancels)
 
 
 def _is_none(norm: nn.Module) -> bool:
@@ -341,6 +345,8 @@ def _stack_layer(layer: Any, stimulation: Tensor, features: int) -> StackLayer |
         reason = _not_dense(getattr(norm, name), f"the norm's {name}", torch.float32, outputs)
         if reason:
             return reason
+    if not (norm.eps > 0 and torch.isfinite(norm.weight.detach().sum() + norm.bias.detach().sum())):
+        return "the norm's map may not be finite"
     return StackLayer(plan.weight, plan.bias, spec, norm, moving_rule(norm, torch.float32))
 
 
@@ -431,6 +437,8 @@ def _acting(actor: Any) -> list[LayerPlan] | str:
         )
     reason = reason or _not_dense(decoder.weight, "the decoder's weight", single, outputs, decoder.population)
     reason = reason or _not_dense(decoder.bias, "the decoder's bias", single, outputs)
+    size = outputs * decoder.population, outputs
+    reason = reason or _not_dense(decoder.belongs, "which population belongs to which output", single, *size)
     if not reason and not torch.equal(decoder.belongs, decoder.block_diagonal()):
         reason = "the decoder's populations are not its own"
     for name in ("middle", "reach", "low", "high"):

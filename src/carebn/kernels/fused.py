@@ -189,8 +189,8 @@ class _Layer(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         z_steps, batch, inputs = x.shape
         x = x.reshape(z_steps * batch, inputs)
-        # A bias that cancels enters the moving mean only, and its gradient is exactly zero, not rounding noise that Adam
-        # would blow up to full steps.
+        # A bias that cancels enters the moving mean only, and its gradient is exactly zero, not rounding noise that
+        # Adam would blow up to full steps.
         left_out = bias if plan.bias_cancels else None
         z, ctx.spikes = spike_product(x, weight, None if plan.bias_cancels else bias)
         z = z.view(z_steps, batch, -1)
@@ -228,7 +228,7 @@ class _Layer(torch.autograd.Function):
                 z.dtype, **_scan_fields(z, scale, steps), k_steps=len(constant), center=center, constant=constant,
                 slope=slope, grad_y=grad_z,
             )  # fmt: skip
-            to_bias = torch.zeros_like(shift[0]) if ctx.bias_cancels else grad_z.sum((0, 1))
+            to_bias = (torch.zeros_like(shift[0]) if ctx.bias_cancels else grad_z.sum((0, 1))) if wants_bias else None
         over_time = grad_z.sum(0) if wants_stimulation or z_steps < steps else grad_z
         rows = (over_time if z_steps < steps else grad_z).view(-1, features)
         grad_x = (rows @ weight).view(z_steps, batch, -1) if wants_x else None

@@ -1,10 +1,12 @@
 """A spiking layer: Linear → norm → neuron, all T steps at once."""
 
+from contextlib import suppress
 from typing import Any
 
 from torch import Tensor, nn
 
 from carebn.kernels import fused
+from carebn.kernels.plans import NotForKernelsError
 from carebn.network.straight_through import straight_through
 from carebn.neuron import Neuron, make_neuron
 from carebn.norm import Norm, make_norm
@@ -45,7 +47,8 @@ class SpikingLayer(nn.Module):
             neuron.check_steps(steps)
             if isinstance(norm, Norm):
                 norm.check_input(x.new_empty(1).expand(steps, x.shape[1], plan.weight.shape[0]))
-            return fused.spiking_layer(plan, x, stimulation, steps)
+            with suppress(NotForKernelsError):
+                return fused.spiking_layer(plan, x, stimulation, steps)
         if stimulation is not None:
             x = straight_through(x, stimulation)
         z = self.linear(x)

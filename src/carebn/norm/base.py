@@ -53,6 +53,7 @@ def store_(buffer: Tensor, value: Tensor) -> None:
 
 # The compiled layer asks the norm itself for ``combine``, ``scale_offset`` and ``observe``, as ``forward`` does.
 @stands_for("norm", "forward statistics _spread feature_axis check_input check_batch batch_size")
+@stands_for("shift-equivariant norm", "combine")
 class Norm(nn.Module):
     """A normaliser of ``[B, F]`` or ``[T, B, F]`` (time first, features last).
 

@@ -6,8 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from carebn.norm.base import StepNorm
+from carebn.router import stands_for
 
 
+@stands_for("shift-equivariant norm", "combine")
 class TAB(StepNorm):
     """y_t = p_t²·(γ_t·(x_t − mean_{1:t})/√(var_{1:t} + ε) + β_t): at step t the statistics of all steps up to t.
 
