@@ -129,7 +129,7 @@ def _mode() -> str:
     """Why no kernel may run here and now, whatever the network."""
     if torch.compiler.is_compiling() or _is_tracing():  # first: a compiler then need not look at the rest
         return "torch is compiling or tracing"
-    if not enabled():
+    if not enabled.get():
         return "inside carebn.kernels.pure()"
     if torch.is_autocast_enabled("cpu"):
         return "inside torch.autocast"

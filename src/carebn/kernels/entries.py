@@ -26,8 +26,7 @@ def _stamp() -> int:
 
 
 def _build(one: Any, stamp: int) -> dict[str, tuple[Table, Callable[[int], None]]]:
-    """Each opens its table by name, does its work, and reports. Tables are opened before anything else and only here,
-    so that a kernel and its table cannot be mixed up."""
+    """Each opens its table, does its work, and reports."""
 
     def moments(address: int) -> None:
         if stamp:

@@ -11,23 +11,18 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-_enabled: ContextVar[bool] = ContextVar("carebn_kernels_enabled", default=True)
+enabled: ContextVar[bool] = ContextVar("carebn_kernelsenabled", default=True)
 _listener: ContextVar[list["Decision"] | None] = ContextVar("carebn_kernels_listener", default=None)
-
-
-def enabled() -> bool:
-    """Whether compiled paths may run: not inside ``pure()``."""
-    return _enabled.get()
 
 
 @contextmanager
 def pure() -> Iterator[None]:
     """Inside this context, in this thread, everything runs on the pure-torch path."""
-    token = _enabled.set(False)
+    token = enabled.set(False)
     try:
         yield
     finally:
-        _enabled.reset(token)
+        enabled.reset(token)
 
 
 class NeuronSpec(NamedTuple):

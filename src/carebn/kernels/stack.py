@@ -149,7 +149,7 @@ class _Stack(torch.autograd.Function):
         )
         ctx.layers, ctx.memories, ctx.shape = layers, memories, (steps, batch)
         # What the backward pass reads again: autograd refuses if it has changed by then.
-        ctx.save_for_backward(*(t for layer in layers for t in (layer.weight, _learned_weight(layer))))
+        ctx.save_for_backward(*(t for layer in layers for t in (layer.weight, getattr(layer.norm, "weight", None))))
         return counts[:, : spikes.features].contiguous()
 
     @staticmethod
@@ -176,10 +176,6 @@ class _Stack(torch.autograd.Function):
         return to_stimulation, None, None, None, None, None, *gradients
 
 
-def _learned_weight(layer: StackLayer) -> Tensor | None:
-    return None if layer.norm is None else layer.norm.weight
-
-
 def spike_counts(
     stimulation: Tensor, steps: int, threshold: float, subtract: float, layers: Sequence[StackLayer]
 ) -> Tensor:
@@ -189,7 +185,6 @@ def spike_counts(
     """
     parameters: list[Tensor | None] = []
     for layer in layers:
-        bias = None if layer.norm is None else layer.norm.bias
-        parameters += layer.weight, layer.bias, _learned_weight(layer), bias
+        parameters += layer.weight, layer.bias, *(getattr(layer.norm, name, None) for name in ("weight", "bias"))
     keep = torch.is_grad_enabled() and any(p is not None and p.requires_grad for p in (stimulation, *parameters))
     return apply(_Stack, stimulation, steps, threshold, subtract, layers, keep, *parameters)

@@ -7,10 +7,9 @@
         room=Scratch(REAL, "features"),          memory of its own for every thread, made by ``fill``
     )
 
-Shapes are written in terms of the sizes. ``LAYER.fill(...)`` wants every field and no other, and every tensor dense, on
-the CPU, of that precision and exactly that shape: a kernel reads memory without looking. Inside the kernel
-``t = LAYER.at(address)`` is a record: ``t.steps`` is a number, ``t.z`` an address, and a field that was never declared
-does not compile.
+``fill`` wants every field and no other, and every tensor dense, on the CPU, of that precision and exactly that shape: a
+kernel reads memory without looking. Inside it, ``t = LAYER.at(address)`` is a record: ``t.steps`` is a number, ``t.z``
+an address, and a field that was never declared does not compile.
 """
 
 import ctypes

@@ -45,11 +45,6 @@ def _follow(moving: Any, error: Any, f: int, value: Any, noise: Any, momentum: A
 
 
 @njit
-def _average(moving: Any, f: int, value: Any, momentum: Any, limit: Any) -> None:
-    _store(moving, f, float64(moving[f]) + momentum * (value - float64(moving[f])), limit)
-
-
-@njit
 def update_moving(t: Any, one: Any) -> None:
     """The moving statistics follow the batch's mean and variance by one of two rules.
 
@@ -68,8 +63,13 @@ def update_moving(t: Any, one: Any) -> None:
     moving_var = array_at(t.running_var, (features,), one)
     if t.rule == AVERAGE:
         for f in range(features):
-            _average(moving_mean, f, mean[f], momentum, limit)
-            _average(moving_var, f, var[f] * t.count / (t.count - 1), momentum, limit)
+            old_mean, old_var, unbiased = (
+                float64(moving_mean[f]),
+                float64(moving_var[f]),
+                var[f] * t.count / (t.count - 1),
+            )
+            _store(moving_mean, f, old_mean + momentum * (mean[f] - old_mean), limit)
+            _store(moving_var, f, old_var + momentum * (unbiased - old_var), limit)
         return
     error_mean = array_at(t.error_mean, (features,), one)
     error_var = array_at(t.error_var, (features,), one)
