@@ -29,6 +29,7 @@ class Case:
     neuron: str = "lif"
     neuron_options: dict[str, Any] = field(default_factory=dict)
     surrogate: str = "rectangle"
+    surrogate_size: float = 0.0  # 0: its own
     uneven: bool = False  # each layer's neurons have constants of their own
     readout: str = "membrane"
     coding: str = "deterministic"
@@ -45,6 +46,9 @@ class Case:
     distinct_neurons: int = 0  # the same for the neurons of a layer
     mode: str = "train"  # train, eval, mixed
     context: str = "grad"  # grad, no_grad, inference
+    call: str = (
+        "plain"  # plain; functional: with other parameters; twice: two calls, then backward; again: backward twice
+    )
     loss: str = "weighted"  # weighted, sum, square
     bias: str = "all"  # all, none, some
     frozen: tuple[str, ...] = ()  # parts whose parameters need no gradient
@@ -109,6 +113,7 @@ def _what(rng: random.Random) -> Case:
         norm=rng.choice([name for name in NORMS if kind != "norm" or name != "none"]),
         neuron=neuron,
         surrogate=rng.choice(list(SURROGATES)) if rng.random() < 0.6 else "rectangle",
+        surrogate_size=rng.choice((0.25, 0.75, 3.0)) if rng.random() < 0.2 else 0.0,
         route=rng.choice(("fast", "agent", "predict")),
     )
 
@@ -196,6 +201,7 @@ def _extras(rng: random.Random, case: Case) -> Case:
         intralayer=rng.choice(list(CONNECTIONS)) if rng.random() < 0.06 else "none",
         mode="eval" if acting and rng.random() < 0.5 else _weighted(rng, {"train": 6, "eval": 3, "mixed": 1}),
         context=_weighted(rng, {"grad": 8, "no_grad": 2, "inference": 0.5}),
+        call=_weighted(rng, {"plain": 16, "functional": 1, "twice": 1, "again": 1}),
         loss=rng.choice(("weighted", "weighted", "sum", "square")),
         bias=_weighted(rng, {"all": 8, "none": 1, "some": 1}),
         obs_grad=rng.random() < 0.3,
@@ -254,7 +260,7 @@ def simpler(case: Case) -> Iterator[Case]:
     order = ("change", "meddle", "rounds", "python_threads", "threads", "garbage", "frozen", "obs_layout", "obs_grad",
              "norm_options", "neuron_options", "uneven", "intralayer", "bias", "obs_scale", "grid", "mode", "context",
              "loss", "readout", "coding", "observation", "reset", "surrogate", "neuron", "norm", "dtype", "route",
-             "export")  # fmt: skip
+             "call", "surrogate_size", "export")  # fmt: skip
     for name in order:
         if getattr(case, name) != getattr(plain, name) and not (name == "rounds" and case.change != "none"):
             yield replace(case, **{name: getattr(plain, name)})

@@ -43,7 +43,8 @@ class Child:
     """A process that runs cases one after the other as it is told."""
 
     def __init__(self) -> None:
-        self._errors = tempfile.TemporaryFile("w+")  # a pipe might fill up, and nobody reads it before the end
+        # a pipe might fill up, as nobody reads it before the end
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by close()
         path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
         self._process = subprocess.Popen(

@@ -25,6 +25,7 @@ from .running import Outcome, Recorder, RefusedError, UnbuildableError, Way, run
 ATTEMPTS = 6
 NARROW = {torch.float32: 3e-6, torch.float64: 1e-11}  # of the largest entry
 WIDE = {torch.float32: 1e-4, torch.float64: 2e-7}
+STEEP = 10.0  # times that for gradients: a feature that hardly varies multiplies rounding by 1/√eps, again and again
 TIMES_ROUNDING = 30.0  # as often as the pure run errs may the compiled one
 NEAR = 16.0  # times the rounding seen: as near to a threshold as that, anything may happen
 FLOOR = {torch.float32: 1e-6, torch.float64: 1e-11}  # and at least so near, unless arithmetic is exact

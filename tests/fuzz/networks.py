@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from carebn.network import PopulationEncoder, SpikingActor, SpikingLayer, SpikingQNetwork
-from carebn.neuron import Neuron, make_neuron
+from carebn.neuron import SURROGATES, Neuron, make_neuron
 from carebn.norm import make_norm
 
 from .cases import Case
@@ -33,7 +33,10 @@ def neuron_of(case: Case) -> Neuron:
         options = {k: v for k, v in case.neuron_options.items() if k == "v_threshold"}
     else:
         options = case.neuron_options
-    return make_neuron(case.neuron, surrogate=case.surrogate, **options)
+    surrogate: Any = SURROGATES[case.surrogate]
+    return make_neuron(
+        case.neuron, surrogate=surrogate(case.surrogate_size) if case.surrogate_size else surrogate(), **options
+    )
 
 
 def _bare(case: Case) -> nn.Module:

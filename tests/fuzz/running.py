@@ -212,7 +212,7 @@ def _one_step(
     _fill_memory(case)
     torch.manual_seed(case.seed)
     with _context(case.context):
-        out = network(x)
+        out = _called(case, network, x)
     values[f"output {number}"] = out.detach().clone()
     if out.requires_grad:
         loss = _loss(case, out)
@@ -220,7 +220,9 @@ def _one_step(
             with torch.no_grad():
                 getattr(module, name).mul_(1.5)
         _fill_memory(case)
-        loss.backward()
+        loss.backward(retain_graph=case.call == "again")
+        if case.call == "again":
+            loss.backward()
         for name, parameter in network.named_parameters():
             values[f"gradient {number} {name}"] = None if parameter.grad is None else parameter.grad.clone()
             parameter.grad = None
@@ -228,6 +230,18 @@ def _one_step(
     for name, buffer in network.named_buffers():
         values[f"buffer {number} {name}"] = buffer.detach().clone()
     values[f"modes {number}"] = torch.tensor([module.training for module in network.modules()])
+
+
+def _called(case: Case, network: nn.Module, x: Tensor) -> Tensor:
+    if case.call == "functional":
+        parameters = {name: parameter * 0.75 for name, parameter in network.named_parameters()}
+        result: Tensor = torch.func.functional_call(network, parameters, (x,))
+        return result
+    if case.call == "twice":  # what the first call keeps for its backward pass, the second must leave alone
+        first, second = network(x), network(x * 0.5)
+        return torch.stack([first, second])
+    result = network(x)
+    return result
 
 
 def _loss(case: Case, out: Tensor) -> Tensor:
@@ -290,8 +304,10 @@ def _acting(case: Case, network: nn.Module) -> Callable[[Any], Any]:
     if case.route == "agent":
         try:
             agent = DDPG(network, Critic(case.obs, case.actions, hidden=(2,)), DDPGOptions())
-        except Exception as error:
-            raise UnbuildableError(f"no agent: {error}") from error
+        except RuntimeError as error:
+            if "deepcopy" in str(error):  # torch does not copy such a network, so that it has no target network
+                raise UnbuildableError(f"no agent: {error}") from error
+            raise
         return lambda obs: agent.act(obs, None)
     if case.route == "predict":
         policy = Policy(network, TrainConfig(), case.obs, np.float32)
