@@ -92,8 +92,9 @@ class Case:
 def draw(seed: int, number: int) -> Case:
     """Case ``number`` of the run ``seed``."""
     rng = random.Random(f"{seed}/{number}")
-    case = _sizes(rng, _what(rng))
-    case = _extras(rng, case)
+    case = _extras(rng, _sizes(rng, _what(rng)))
+    if case.kind == "actor" and case.scenario in ("step", "recalibrate") and rng.random() < 0.35:
+        case = _usual(rng, case)
     return _unusual(rng, case)
 
 
@@ -227,6 +228,25 @@ def _extras(rng: random.Random, case: Case) -> Case:
     assert case.coding in CODINGS
     assert case.observation in OBSERVATIONS
     return case
+
+
+def _usual(rng: random.Random, case: Case) -> Case:
+    """The kind of network that is trained most, and has the most kernels of its own, with batches worth their while."""
+    case = replace(
+        case,
+        dtype="float32",
+        neuron=rng.choice(("lif", "clif")),
+        surrogate=rng.choice(("rectangle", "triangle")),
+        neuron_options={k: v for k, v in case.neuron_options.items() if k == "v_threshold" and v > 0},
+        coding="deterministic",
+        readout=rng.choice(("membrane", "rate")),
+        intralayer="none",
+        uneven=rng.random() < 0.3,
+        batch=max(case.batch, -(-rng.choice((256, 260, 400)) // case.steps)),
+    )
+    if rng.random() < 0.3:  # as target networks are used
+        case = replace(case, mode="eval", context="no_grad", obs_grad=False)
+    return replace(case, **{"distinct_rows": 0, "distinct_neurons": 0, **_variety(case)})
 
 
 def _unusual(rng: random.Random, case: Case) -> Case:

@@ -13,6 +13,7 @@ behind it is different. That is judged, not guessed:
     4  Otherwise the compiled run must be as near to the float64 run as the pure one is, within a factor.
 """
 
+import re
 from dataclasses import dataclass, replace
 
 import torch
@@ -30,6 +31,7 @@ TIMES_ROUNDING = 30.0  # as often as the pure run errs may the compiled one
 NEAR = 16.0  # times the rounding seen: as near to a threshold as that, anything may happen
 FLOOR = {torch.float32: 1e-6, torch.float64: 1e-11}  # and at least so near, unless arithmetic is exact
 DISTURBANCE = 1e-13
+FAINT = {torch.float32: 1e-7, torch.float64: 1e-14}  # of the largest gradient of all: zero, but for rounding
 
 AGREED, REDRAWN, UNDECIDED, REFUSED, UNBUILDABLE, FAILED = (
     "agreed", "agreed after redrawing", "undecided", "refused", "unbuildable", "failed",
@@ -114,11 +116,12 @@ def _kind_differs(name: str, expected: Tensor | None, found: Tensor | None) -> s
 
 
 def _size(name: str, outcome: Outcome) -> float:
-    """What a result is measured by: its largest entry; a bias's gradient, which may cancel, by all of its module."""
+    """What a result is measured by: its largest entry. Sums over everything may cancel to nothing, as those that are
+    the gradients of a bias or of a normaliser's parameters; they are measured by the others of their module too."""
     names = [name]
-    where, _, last = name.rpartition("linear.")
-    if name.startswith("gradient") and where and "bias" in last:
-        names = [other for other in outcome.values if other.startswith(f"{where}linear.")]
+    where = re.match(r"gradient .*\b(linear|norm)\.", name)
+    if where and not name.endswith("linear.weight"):
+        names = [other for other in outcome.values if other.startswith(where.group())]
     sizes = [0.0]
     for value in (outcome.values.get(n) for n in names):
         if value is not None and value.numel():
@@ -216,6 +219,9 @@ def _beyond_rounding(
     allowed = WIDE.get(dtype, WIDE[torch.float32]) * size + TIMES_ROUNDING * (
         float(error.max()) if error.numel() else 0
     )
+    if name.startswith("gradient"):
+        gradients = [other for other in expected.values if other.startswith("gradient")]
+        allowed += FAINT[dtype] * max(_size(other, expected) for other in gradients)
     if expected.values[name] is not None and expected.values[name].dtype == torch.float16:  # type: ignore[union-attr]
         allowed += 2e-3 * size
     difference = (b - c).abs().minimum((b - a).abs())[left]
