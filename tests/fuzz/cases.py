@@ -250,14 +250,15 @@ def _usual(rng: random.Random, case: Case) -> Case:
 
 
 def _unusual(rng: random.Random, case: Case) -> Case:
-    known = oddities_for(case.kind)
+    known = [name for name in oddities_for(case.kind) if _has_work(name, case)]
     if case.scenario in ("fold", "export"):
         known = [name for name in known if not name.startswith(NOT_WHEN_FOLDED)]
     number = _weighted(rng, {0: 40, 1: 42, 2: 14, 3: 4})
     families = sorted({name.split()[0] for name in known})
+    weights = [0.5 if family.startswith("value-") else 1.0 for family in families]
     chosen = []
     for _ in range(number):  # by family first: otherwise the largest of them would be nearly all
-        family = rng.choice(families)
+        (family,) = rng.choices(families, weights)
         chosen.append(rng.choice([name for name in known if name.split()[0] == family]))
     case = replace(case, oddities=tuple(dict.fromkeys(chosen)))
     if case.scenario in ("step", "act") and rng.random() < 0.12:
@@ -266,6 +267,17 @@ def _unusual(rng: random.Random, case: Case) -> Case:
     if case.scenario == "step" and case.context == "grad" and rng.random() < 0.03:
         case = replace(case, meddle=rng.choice(MEDDLES))
     return case
+
+
+def _has_work(oddity: str, case: Case) -> bool:
+    """Whether the case has what the oddity is about."""
+    return not (
+        ("connections" in oddity and (case.intralayer == "none" or case.kind != "actor"))
+        or ("zscore" in oddity and case.observation != "zscore")
+        or ("norm.error_" in oddity and case.norm not in ("care", "ca"))
+        or ("step_scale" in oddity and case.norm not in ("tebn", "tab"))
+        or (" norm." in oddity and case.norm == "none")
+    )
 
 
 def _weighted(rng: random.Random, weights: dict[Any, float]) -> Any:

@@ -3,6 +3,7 @@
 import copy
 import math
 import os
+import sys
 import tempfile
 import threading
 import warnings
@@ -377,7 +378,7 @@ def _all_at_once(route: Callable[[Any], Any], rows: list[Any], case: Case) -> li
     def work(k: int) -> None:
         start.wait()
         try:
-            for again in range(6):
+            for again in range(40):
                 action = route(rows[k])
                 if again and not np.array_equal(np.asarray(action), np.asarray(results[k]), equal_nan=True):
                     results[k] = action
@@ -387,10 +388,15 @@ def _all_at_once(route: Callable[[Any], Any], rows: list[Any], case: Case) -> li
             errors.append(error)
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(len(rows))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    patience = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # otherwise each may well be through before the next one begins
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(patience)
     if errors:
         raise errors[0]
     return results
