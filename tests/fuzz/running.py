@@ -8,7 +8,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,7 @@ def run(case: Case, attempt: int, way: Way) -> Outcome:
             path = pure() if not way.compiled else _in_another_order() if REHEARSAL else nullcontext()
             ears = way.recorder.listening() if way.recorder else nullcontext()
             try:
-                with path, ears:
+                with path, ears, _garbage_in_memory(case):
                     SCENARIOS[case.scenario](case, attempt, way, network, workshop, outcome.values)
             except UnbuildableError:
                 raise
@@ -168,18 +168,37 @@ def _obs(case: Case, attempt: int, way: Way, workshop: Workshop, number: int) ->
     return x.double() if way.wide else x
 
 
-def _fill_memory(case: Case) -> None:
-    """Memory that is handed out next is full of what a careless kernel must not read."""
+GARBAGE = {"-1": -1.0, "nan": math.nan}
+
+
+@contextmanager
+def _garbage_in_memory(case: Case) -> Iterator[None]:
+    """New memory of torch's is full of what a careless kernel must not read."""
     if case.garbage == "none":
+        yield
         return
-    value = -1.0 if case.garbage == "-1" else math.nan
-    sizes = set()
-    for width in {case.inputs, *case.widths}:
-        for columns in {width, -(-width // 8) * 8, -(-width // 16) * 16}:
-            rows = {1, 2, 3, 6, 16, 32, case.batch, case.steps * case.batch}
-            sizes |= {columns * r for r in rows if columns * r < 2**20}
-    held = [torch.full((n,), value, dtype=dtype) for n in sizes for dtype in (torch.float32, torch.float64)]
-    del held
+
+    def filled(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def wrapper(*args: Any, **options: Any) -> Tensor:
+            t = make(*args, **options)
+            if t.is_floating_point():
+                t.detach().fill_(GARBAGE[case.garbage])
+            return t
+
+        return wrapper
+
+    with ExitStack() as stack:
+        for owner, name in ((torch, "empty"), (torch, "empty_like"), (Tensor, "new_empty")):
+            stack.enter_context(mock.patch.object(owner, name, filled(getattr(owner, name))))
+        yield
+
+
+def _fill_memory(case: Case) -> None:
+    """The same for memory that others hand out, as far as possible: what was freed last is handed out first."""
+    if case.garbage != "none":
+        sizes = {16 * width for width in (case.inputs, *case.widths)} | {case.batch * width for width in case.widths}
+        held = [torch.full((min(n, 2**16),), GARBAGE[case.garbage], dtype=torch.float64) for n in sizes for _ in "ab"]
+        del held
 
 
 # --- training steps --------------------------------------------------------------------------------------------------
@@ -356,21 +375,24 @@ def _act(
                 with torch.no_grad(), _moving_statistics(network, everything):
                     action = network(x.double() if way.wide else x)
                 values[f"action {number} {k}"] = action.float() if not way.wide else action
+                values[f"steadiness {number} {k}"] = torch.tensor(True)
         else:
             _fill_memory(case)
-            actions = _all_at_once(route, [x.numpy() for x in rows], case)
+            actions, steady = _all_at_once(route, [x.numpy() for x in rows], case)
             for k, action in enumerate(actions):
                 values[f"action {number} {k}"] = torch.as_tensor(action).float()
+                values[f"steadiness {number} {k}"] = torch.tensor(steady[k])
     if case.route == "agent":
         now = modes if route is None else [module.training for module in network.modules()]
         values["modes"] = torch.tensor(now)
 
 
-def _all_at_once(route: Callable[[Any], Any], rows: list[Any], case: Case) -> list[Any]:
-    """Each of several Python threads with observations of its own, several times."""
+def _all_at_once(route: Callable[[Any], Any], rows: list[Any], case: Case) -> tuple[list[Any], list[bool]]:
+    """Each of several Python threads with observations of its own; and whether it got the same action every time."""
+    steady = [True] * len(rows)
     if len(rows) == 1:
         torch.manual_seed(case.seed)
-        return [route(rows[0])]
+        return [route(rows[0])], steady
     results: list[Any] = [None] * len(rows)
     errors: list[BaseException] = []
     start = threading.Barrier(len(rows))
@@ -381,7 +403,7 @@ def _all_at_once(route: Callable[[Any], Any], rows: list[Any], case: Case) -> li
             for again in range(40):
                 action = route(rows[k])
                 if again and not np.array_equal(np.asarray(action), np.asarray(results[k]), equal_nan=True):
-                    results[k] = action
+                    steady[k] = False
                     return
                 results[k] = action
         except BaseException as error:
@@ -399,7 +421,7 @@ def _all_at_once(route: Callable[[Any], Any], rows: list[Any], case: Case) -> li
         sys.setswitchinterval(patience)
     if errors:
         raise errors[0]
-    return results
+    return results, steady
 
 
 # --- deployment and re-calibration -----------------------------------------------------------------------------------
