@@ -219,6 +219,9 @@ def _extras(rng: random.Random, case: Case) -> Case:
         case = replace(case, frozen=tuple(rng.sample(parts, rng.choice((1, 1, 2)))))
     if case.scenario == "act":
         case = replace(case, python_threads=4 if rng.random() < 0.15 else 1, context="no_grad", obs_grad=False)
+        if case.python_threads > 1:  # enough work that one is still at it when the next begins
+            case = replace(case, batch=rng.choice((64, 128)), hidden=(*case.hidden, 64))
+            case = replace(case, **_variety(case))
         if case.coding == "poisson":  # one stream of random numbers, and predict seeds its own from every observation
             case = replace(case, python_threads=1, route="agent")
     if case.scenario in ("fold", "export", "recalibrate"):

@@ -400,7 +400,7 @@ def _all_at_once(route: Callable[[Any], Any], rows: list[Any], case: Case) -> tu
     def work(k: int) -> None:
         start.wait()
         try:
-            for again in range(40):
+            for again in range(15):
                 action = route(rows[k])
                 if again and not np.array_equal(np.asarray(action), np.asarray(results[k]), equal_nan=True):
                     steady[k] = False
