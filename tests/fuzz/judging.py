@@ -21,7 +21,7 @@ from torch import Tensor
 
 from .cases import Case
 from .oddities import TO_SINGLE
-from .running import Outcome, Recorder, RefusedError, UnbuildableError, Way, run
+from .running import Outcome, Recorder, UnbuildableError, Way, run
 
 ATTEMPTS = 6
 NARROW = {torch.float32: 3e-6, torch.float64: 1e-11}  # of the largest entry
@@ -203,6 +203,7 @@ def _beyond_rounding(
     assert a is not None
     assert b is not None
     c = other.values[name] if other is not None else None
+    half = a.dtype == torch.float16
     a, b = a.double(), b.double()
     c = a if c is None or c.shape != a.shape else c.double()
     # Where the pure run itself overflows, what float64 says is as good.
@@ -222,7 +223,7 @@ def _beyond_rounding(
     if name.startswith("gradient"):
         gradients = [other for other in expected.values if other.startswith("gradient")]
         allowed += FAINT[dtype] * max(_size(other, expected) for other in gradients)
-    if expected.values[name] is not None and expected.values[name].dtype == torch.float16:  # type: ignore[union-attr]
+    if half:
         allowed += 2e-3 * size
     difference = (b - c).abs().minimum((b - a).abs())[left]
     difference = difference[torch.isfinite(difference)]
@@ -236,6 +237,3 @@ def _beyond_rounding(
 
 def _first(t: Tensor, where: Tensor) -> float:
     return float(t[where].flatten()[0])
-
-
-__all__ = ["AGREED", "FAILED", "REDRAWN", "REFUSED", "UNBUILDABLE", "UNDECIDED", "RefusedError", "Verdict", "judge"]
