@@ -69,6 +69,7 @@ def _all(seed: int, first: int, number: int, shrinkings: int) -> int:
     print(f"{number:,} cases, seed {seed}", flush=True)
     counts: Counter[str] = Counter()
     families: list[Family] = []
+    undecided: list[int] = []
     lively, begin, slowest = 0, time.monotonic(), 0.0
     numbers = range(first, first + number)
     cases = {i: draw(seed, i) for i in numbers}
@@ -82,10 +83,14 @@ def _all(seed: int, first: int, number: int, shrinkings: int) -> int:
         counts[found.kind] += 1
         lively += found.lively
         slowest = max(slowest, found.seconds)
+        if found.kind == "undecided":
+            undecided.append(i)
         if found.kind == FAILED:
             _file(families, found, i, shrinkings)
         if (i + 1 - first) % 500 == 0:
             _progress(i + 1 - first, counts, families, begin)
+    if undecided:
+        print(f"undecided, by number: {', '.join(map(str, undecided))}")
     return _report(seed, counts, lively, families, time.monotonic() - begin, slowest)
 
 

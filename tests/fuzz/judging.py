@@ -47,18 +47,23 @@ class Verdict:
 
 
 def judge(case: Case) -> Verdict:
+    undecided = []
     for attempt in range(ATTEMPTS):
         try:
             verdict = _once(case, attempt)
         except UnbuildableError as error:
             return Verdict(UNBUILDABLE, detail=str(error))
-        if verdict is not None:
+        if verdict.kind != UNDECIDED:
             return replace(verdict, kind=REDRAWN) if attempt and verdict.kind == AGREED else verdict
-    return Verdict(UNDECIDED)
+        undecided.append(verdict)
+    # Rounding may decide a gradient every time, at the edge of a surrogate, but not send other spikes every time.
+    if all(verdict.symptom and "gradient" not in verdict.symptom for verdict in undecided):
+        return replace(undecided[-1], kind=FAILED, symptom=f"{undecided[-1].symptom} in every draw")
+    return undecided[-1]
 
 
-def _once(case: Case, attempt: int) -> Verdict | None:
-    """None: rounding decides, so draw again."""
+def _once(case: Case, attempt: int) -> Verdict:
+    """Undecided: rounding may be the reason, so draw again."""
     expected = run(case, attempt, Way(compiled=False))
     found = run(case, attempt, Way(compiled=True))
     if found.refused:
@@ -158,12 +163,11 @@ def _with_rounding(case: Case, attempt: int, expected: Outcome, found: Outcome, 
     again = run(case, attempt, Way(compiled=False, recorder=here))
     other = run(case, attempt, Way(compiled=False, wide=single, noise=0 if single else DISTURBANCE, recorder=there))
     blind = bool(again.raised or other.raised or set(other.values) != set(expected.values))
-    if _near_a_threshold(case, here, there, dtype, blind):
-        return None
+    kind = UNDECIDED if _near_a_threshold(case, here, there, dtype, blind) else FAILED
     for name in differing:
-        problem = _beyond_rounding(name, expected, found, None if blind else other, dtype)
+        problem = _beyond_rounding(name, expected, found, None if blind or kind == UNDECIDED else other, dtype)
         if problem:
-            return Verdict(FAILED, _symptom(name), problem)
+            return Verdict(kind, _symptom(name), problem)
     return Verdict(AGREED, lively=_lively(expected))
 
 
