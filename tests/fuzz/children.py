@@ -20,8 +20,8 @@ from pathlib import Path
 from .cases import Case, simpler
 
 AT_ONCE = 250  # cases a child; a fresh one then has memory that nobody wrote on
-PATIENCE = 30.0  # seconds for a case
-LONG_PATIENCE = 240.0  # for the first of a kind, which may have to compile kernels
+PATIENCE = 90.0  # seconds for a case; the first of a kind has to compile kernels
+LONG_PATIENCE = 300.0  # for one that was not through by then, before it is said to hang
 SHRINKING = 70  # simpler cases that are tried at most
 
 FAILED = "failed"
@@ -168,7 +168,7 @@ def sweep(cases: Sequence[Case], known: Callable[[Found], bool] = lambda found: 
 
 def shrink(found: Found, tries: int = SHRINKING) -> Found:
     """A simpler case with the same symptom, by trying."""
-    crew = Crew(patience=PATIENCE if found.symptom != "hangs" else 12.0)
+    crew = Crew(patience=PATIENCE if found.symptom != "hangs" else 20.0)
     try:
         progress = True
         while progress and tries > 0:
