@@ -38,13 +38,13 @@ PLAIN = Case(seed=5, hidden=(16, 9), steps=4, batch=70, obs=3, population=4, dis
     "name", ["output 0", "gradient 0 layers.0.linear.weight", "buffer 0 layers.1.norm.running_var"]
 )
 def test_a_wrong_number_is_noticed(name, monkeypatch):
-    """A change of a thousandth in one entry, anywhere."""
+    """A change of less than a hundredth in one entry, anywhere."""
 
     def slightly_wrong(case, attempt, way) -> Outcome:
         outcome = run(case, attempt, way)
         if way.compiled:
             value = outcome.values[name]
-            value.view(-1)[-1] += 1e-3 * value.abs().max()
+            value.view(-1)[-1] += 5e-3 * value.abs().max()
         return outcome
 
     assert judging.judge(PLAIN).kind in (judging.AGREED, judging.REDRAWN)
