@@ -31,7 +31,7 @@ TIMES_ROUNDING = 30.0  # as often as the pure run errs may the compiled one
 NEAR = 16.0  # times the rounding seen: as near to a threshold as that, anything may happen
 FLOOR = {torch.float32: 1e-6, torch.float64: 1e-11}  # and at least so near, unless arithmetic is exact
 DISTURBANCE = {torch.float32: 3e-7, torch.float64: 1e-13}
-FAINT = {torch.float32: 1e-7, torch.float64: 1e-14}  # of the largest gradient of all: zero, but for rounding
+FAINT = {torch.float32: 1e-6, torch.float64: 1e-13}  # of the largest gradient of all: zero, but for rounding
 
 AGREED, REDRAWN, UNDECIDED, REFUSED, UNBUILDABLE, FAILED = (
     "agreed", "agreed after redrawing", "undecided", "refused", "unbuildable", "failed",
