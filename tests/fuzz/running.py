@@ -342,13 +342,10 @@ def _act(
     everything = case.route == "predict"
     if everything:
         network.eval().requires_grad_(False)
-    modes = [module.training for module in network.modules()]
     route = _acting(case, network) if way.compiled and not REHEARSAL else None
     for number in range(case.rounds):
         if number == 1:
             network = _changed(case, way, network, workshop) if case.change != "deepcopy all" else network
-            if case.change == "mode flip" or "training" in case.change:
-                modes = [module.training for module in network.modules()]
         rows = [_obs(case, attempt, way, workshop, 10 * number + k).float() for k in range(case.python_threads)]
         if route is None:
             for k, x in enumerate(rows):
@@ -364,8 +361,7 @@ def _act(
                 values[f"action {number} {k}"] = torch.as_tensor(action).float()
                 values[f"steadiness {number} {k}"] = torch.tensor(steady[k])
     if case.route == "agent":
-        now = modes if route is None else [module.training for module in network.modules()]
-        values["modes"] = torch.tensor(now)
+        values["modes"] = torch.tensor([module.training for module in network.modules()])
 
 
 def _all_at_once(route: Callable[[Any], Any], rows: list[Any], case: Case) -> tuple[list[Any], list[bool]]:
