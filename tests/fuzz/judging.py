@@ -222,6 +222,10 @@ def _beyond_rounding(
     if not left.any():
         return None
     unlike = left & (torch.isfinite(a) != torch.isfinite(b))
+    if (
+        name.endswith("linear.bias") and (b == 0).all()
+    ):  # cancels before a normaliser, so that kernels do not compute it
+        unlike &= torch.isfinite(a)
     if unlike.any():
         return f"{name}: {float(b[unlike][0])} where the pure path has {float(a[unlike][0])}"
     error = (a - c).abs()
