@@ -488,7 +488,7 @@ Change = Callable[[nn.Module, Workshop, str], None]
 
 
 def _bearing(value: str) -> tuple[str, ...]:
-    """Tensors that may hold such values. A bias of 1e30 drowns, before a normaliser, what that would bring back: kernels
+    """Tensors that may hold such values. A bias of 1e30 drowns what the normaliser behind it would bring back. Kernels
     never add it there, so that they know better than the pure path, and the two cannot be compared."""
     return tuple(path for path in TENSORS if not (value.startswith("1e") and path == "linear.bias"))
 
