@@ -5,6 +5,7 @@
 #                   processes, or compiles whole networks
 # make browser-test the report in a real browser; installs Debian's chromium and chromium-driver if they are missing
 # make kill-test    the full test of resuming: a dozen SIGKILLs per run, several minutes
+# make fuzz         random networks on the compiled path against the pure one, minutes; CASES=20000 SEED=1 to choose
 # make presets      train every method of the comparison for 3,000 steps and evaluate it, several minutes
 # make bench-actor  speed of the spiking actor beside its peers and the bare matrix products
 # make bench-deploy  speed of one action of a deployed policy
@@ -16,7 +17,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test test-fast browser-test kill-test presets bench-actor bench-training bench-deploy clean
+.PHONY: train test test-fast browser-test kill-test fuzz presets bench-actor bench-training bench-deploy clean
 
 train: $(VENV)/.installed
 	$(RUN)/carebn train --env-id InvertedDoublePendulum-v4 --algo td3 --method care-bn --neuron clif \
@@ -37,6 +38,11 @@ browser-test: $(VENV)/.installed-for-tests
 
 kill-test: $(VENV)/.installed-for-tests
 	CAREBN_KILLS=12 $(RUN)/python -m pytest tests/training/test_resume.py
+
+CASES ?= 3000
+SEED ?= 1
+fuzz: $(VENV)/.installed-for-tests
+	PYTHONPATH=tests $(RUN)/python -m fuzz --cases $(CASES) --seed $(SEED)
 
 presets: $(VENV)/.installed
 	for method in $$($(RUN)/python -c 'from carebn.training.methods import METHODS; print(*METHODS)'); do \

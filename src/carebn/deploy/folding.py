@@ -250,6 +250,8 @@ def _neuron(neuron: Neuron) -> FoldedNeuron:
     fires = type(neuron.surrogate)
     if not issubclass(fires, Surrogate) or fires.__call__ is not Surrogate.__call__:
         raise ValueError(f"do not know how to fold a neuron that fires by {fires.__name__}, not above its threshold")
+    if neuron.v_threshold < 0:  # a potential of zero, where every decision starts, would count as a spike before it
+        raise ValueError(f"cannot fold a neuron with a threshold below zero, got {neuron.v_threshold}")
     return FoldedNeuron(kind, {name: float(getattr(neuron, name)) for name in NEURONS[kind]})
 
 

@@ -209,7 +209,7 @@ class _Layer(torch.autograd.Function):
         first_derivative_only()
         x, z, weight, scale, shift = ctx.saved_tensors
         steps, (z_steps, batch, features) = grad.shape[0], z.shape
-        wants_x, wants_stimulation, wants_weight, wants_bias, wants_scale = ctx.needs_input_grad[:5]
+        wants_x, wants_stimulation, wants_weight, wants_bias, wants_scale, wants_shift = ctx.needs_input_grad[:6]
         to_bias: Tensor | None
         to_parameters: list[Tensor | None] = []
         if ctx.map is None:
@@ -235,7 +235,7 @@ class _Layer(torch.autograd.Function):
         # Every spike has derivative one with respect to the stimulation: summed over time first, multiplied once.
         grad_stimulation = over_time @ weight if wants_stimulation else None
         grad_weight = weight_gradient(rows, x, ctx.spikes) if wants_weight else None
-        maps = (to_scale.to(z.dtype), to_shift.to(z.dtype)) if wants_scale else (None, None)
+        maps = to_scale.to(z.dtype) if wants_scale else None, to_shift.to(z.dtype) if wants_shift else None
         return grad_x, grad_stimulation, grad_weight, to_bias, *maps, None, None, *to_parameters
 
 

@@ -63,11 +63,8 @@ def update_moving(t: Any, one: Any) -> None:
     moving_var = array_at(t.running_var, (features,), one)
     if t.rule == AVERAGE:
         for f in range(features):
-            old_mean, old_var, unbiased = (
-                float64(moving_mean[f]),
-                float64(moving_var[f]),
-                var[f] * t.count / (t.count - 1),
-            )
+            old_mean, old_var = float64(moving_mean[f]), float64(moving_var[f])
+            unbiased = var[f] * t.count / (t.count - 1)
             _store(moving_mean, f, old_mean + momentum * (mean[f] - old_mean), limit)
             _store(moving_var, f, old_var + momentum * (unbiased - old_var), limit)
         return
