@@ -11,6 +11,7 @@ import pytest
 from carebn import machine
 from carebn.commands import measure
 from carebn.measure import cost
+from carebn.study.measured import read_measured
 from carebn.training import files
 
 TESTS = Path(__file__).parent
@@ -39,13 +40,19 @@ def test_peak_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert machine.peak_memory() is None
 
 
-def test_a_cost_without_memory_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    costs = [cost.Cost("bn", 10.0, None), cost.Cost("care-bn", 12.5, None)]
+def test_a_cost_without_memory_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    costs = [cost.Cost("bn", "clif", 10.0, None), cost.Cost("care-bn", "clif", 12.5, None)]
     monkeypatch.setattr(cost, "measure_costs", lambda *_: costs)
-    assert measure.run(measure.TrainingCost(("bn", "care-bn"))) == 0
-    assert [line.split() for line in capsys.readouterr().out.splitlines()[1:]] == [
+    out = tmp_path / "training-cost.json"
+    assert measure.run(measure.TrainingCost(("bn", "care-bn"), out=out)) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()[1:-1]] == [
         ["bn", "10.0", "1.000", "–", "–"], ["care-bn", "12.5", "1.250", "–", "–"],
     ]  # fmt: skip
+    read = read_measured([tmp_path]).costs
+    assert read is not None
+    assert read.by_method["bn", "clif"] == (10.0, None)
 
 
 def test_directories_that_cannot_be_opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

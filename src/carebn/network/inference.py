@@ -177,6 +177,8 @@ class FastActor:
     def __init__(self, actor: nn.Module) -> None:
         self.actor = actor
         self._norms = [module for module in actor.modules() if isinstance(module, Norm)]
+        bounds: Any = actor.bounds
+        self._outputs = bounds.middle.numel()
         self._plan: _Plan | None = None
 
     def __call__(self, obs: NDArray[Any]) -> NDArray[np.float32]:
@@ -187,7 +189,9 @@ class FastActor:
         elif plan is None or not plan.holds():
             found = plan_acting(self.actor)
             plan = self._plan = None if isinstance(found, str) else _Plan(self.actor, found)
-        if plan is None or obs.size == 0:
+        if obs.ndim == 2 and len(obs) == 0:
+            return np.empty((0, self._outputs), dtype=np.float32)
+        if plan is None:
             return self._by_the_module(obs)
         if obs.ndim != 2 or obs.shape[1] != plan.obs_dim:
             raise ValueError(f"expected observations of shape [B, {plan.obs_dim}], got {obs.shape}")
