@@ -41,7 +41,7 @@ def stands_for(role: str, methods: str, data: str = "") -> Callable[[AnyClass], 
     a class that defines one of them as a property is something else."""
 
     def note(cls: AnyClass) -> AnyClass:
-        own = {name: getattr(cls, name) for name in (*methods.split(), *_CALLS) if hasattr(cls, name)}
+        own = {name: getattr(cls, name) for name in methods.split()}
         _code.setdefault(role, {})[cls] = own | dict.fromkeys(data.split(), _MISSING)
         return cls
 
@@ -57,16 +57,17 @@ def _changed(thing: Any, role: str) -> str:
     key = role, kind
     if key not in _found:
         known = _code.get(role, {})
-        _found[key] = next((known[cls] for cls in kind.__mro__ if cls in known), None)
+        stood_for = next((cls for cls in kind.__mro__ if cls in known), None)
+        calls = stood_for is not None and all(getattr(kind, n, None) is getattr(stood_for, n, None) for n in _CALLS)
+        _found[key] = known[stood_for] if stood_for is not None and calls else None
     code = _found[key]
     if code is None:
         return f"a {kind.__name__} is nothing that a compiled {role} is known for"
+    own = thing.__dict__
     for name, function in code.items():
         if getattr(kind, name, _MISSING) is not function:
             return f"{kind.__name__} has its own {name}"
-    own = thing.__dict__
-    for name in code:
-        if name in own and code[name] is not _MISSING:
+        if name in own and function is not _MISSING:
             return f"the {name} of this {kind.__name__} was replaced"
     return ""
 
