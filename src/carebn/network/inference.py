@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from carebn.kernels import act
 from carebn.kernels.entries import KERNELS
 from carebn.kernels.fused import constants, neuron_fields
-from carebn.kernels.plans import LayerPlan
+from carebn.kernels.plans import LayerPlan, NotForKernelsError
 from carebn.kernels.pool import NOT_FINITE
 from carebn.kernels.tables import Filled
 from carebn.norm import Norm
@@ -101,7 +101,7 @@ class _Plan:
         ]
         self._populations = decoder.belongs, decoder.belongs._version
         self._layers = layers
-        self._tables = [None if _has_given_map(layer) else _layer_table(layer) for layer in layers]
+        self._tables = [None if _has_given_map(layer) else _layer_table(layer, encoder.time_steps) for layer in layers]
         self._zscore = encoder.zscore
         self.obs_dim, self._steps = encoder.obs_dim, encoder.time_steps
         self._outputs = len(layers[-1].weight)
@@ -128,20 +128,19 @@ class _Plan:
             and not any_changed(self._roles)
         )
 
-    def run(self, obs: NDArray[np.float32]) -> NDArray[np.float32] | None:
-        """None if a norm's map is not finite: multiplied out it is another one then."""
+    def run(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         x = torch.from_numpy(obs)
         if self._zscore is not None:
             with torch.no_grad():
                 x = self._zscore(x).contiguous()
         counts = torch.empty(len(obs), self._outputs, dtype=SINGLE, device="cpu")
         tables = [
-            _layer_table(layer) if table is None else table
+            _layer_table(layer, self._steps) if table is None else table
             for layer, table in zip(self._layers, self._tables, strict=True)
         ]
         places = torch.tensor([table.address for table in tables], dtype=torch.int64, device="cpu")
         if KERNELS["act"](SINGLE, batch=len(obs), obs=x, tables=places, counts=counts, **self._fields) & NOT_FINITE:
-            return None
+            raise NotForKernelsError  # a norm's map: multiplied out it is another one then
         read = np.einsum("bop,op->bo", counts.numpy().reshape(-1, *self._weight.shape), self._weight)
         potential = read / self._steps + self._bias if self._rate else read + self._steps * self._bias
         action: NDArray[np.float32] = self._middle + self._reach * np.tanh(potential)
@@ -152,13 +151,18 @@ def _has_given_map(layer: LayerPlan) -> bool:
     return layer.norm is not None and not plain(layer.norm)
 
 
-def _layer_table(layer: LayerPlan) -> Filled:
+def _layer_table(layer: LayerPlan, time_steps: int) -> Filled:
     norm = layer.norm
     maps: tuple[Tensor, ...] | tuple[None, None] = (None, None)
     kind, steps = (act.NO_NORM if norm is None else act.PLAIN_NORM), 1
     if _has_given_map(layer):
         with torch.no_grad():
             maps = moving_map(norm)
+        if maps[0].shape != maps[1].shape or maps[0].shape not in (
+            (1, len(layer.weight)),
+            (time_steps, len(layer.weight)),
+        ):
+            raise NotForKernelsError
         kind, steps = act.GIVEN_MAP, len(maps[0])
     is_plain = kind == act.PLAIN_NORM
     fields = {
@@ -198,8 +202,9 @@ class FastActor:
         obs = np.ascontiguousarray(obs, dtype=np.float32)
         if not np.isfinite(obs).all():
             raise ValueError("got NaN or infinity in an observation")
-        action = plan.run(obs)
-        return self._by_the_module(obs) if action is None else action
+        with suppress(NotForKernelsError):
+            return plan.run(obs)
+        return self._by_the_module(obs)
 
     def _by_the_module(self, obs: NDArray[Any]) -> NDArray[np.float32]:
         device = next(self.actor.parameters()).device
