@@ -231,7 +231,8 @@ def test_the_sweep_stands_beside_the_paper(page: Page, sweep: Path) -> None:
     assert f"Ours at {STEPS:,} steps" in page.one("#study-main").text
     # The main table is complete: ten rows, five environments, and what is missing says so.
     assert page.texts("#study-main tbody td:first-child") == [
-        "ANN", "ANN‑SNN", "pop‑SAN", "MDC‑SAN", "ILC‑SAN", "tdBN", "BNTT", "TEBN", "TABN", "CaRe‑BN",
+        "ANN", "ANN-SNN (ours: final policy, T = 100)", "pop‑SAN", "MDC‑SAN", "ILC‑SAN", "tdBN", "BNTT", "TEBN", "TABN",
+        "CaRe‑BN",
     ]  # fmt: skip
     assert page.count("#study-main .paper") == 10 * 7  # five environments, APG with and without
     assert page.count("#study-main .ours") == 2
