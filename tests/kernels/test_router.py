@@ -347,7 +347,7 @@ CHANGES = {
     "another norm": lambda actor: setattr(actor.layers[1], "norm", BN(24)),
     "another threshold": lambda actor: setattr(actor.layers[1].neuron, "v_threshold", 0.9),
     "another epsilon": lambda actor: setattr(actor.layers[1].norm, "eps", 0.7),
-    "transposed in place": lambda actor: actor.layers[2].linear.weight.data.mul_(-1),
+    "negated in place": lambda actor: actor.layers[2].linear.weight.data.mul_(-1),
     "other populations": lambda actor: actor.decoder.belongs.mul_(0.5),
 }
 
