@@ -22,8 +22,8 @@ def not_installed(what: str, error: ModuleNotFoundError) -> str:
     """A sentence in place of "No module named ...", where carebn was installed without what it depends on."""
     missing = _missing_requirements() or [str(error.name).partition(".")[0]]
     return (
-        f"{what} needs what is not installed here: {', '.join(missing)}; carebn.deploy does without, and for all of "
-        f"carebn, run pip install . in the directory of its source"
+        f"{what} needs packages that are not installed here: {', '.join(missing)}; carebn.deploy does without, and for "
+        f"all of carebn, run pip install . in the directory of its source"
     )
 
 
