@@ -4,6 +4,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from carebn.errors import not_installed
+
 if TYPE_CHECKING:
     from carebn.network import SpikingActor, SpikingLayer, SpikingQNetwork
     from carebn.neuron import CLIF, DN, LIF, make_neuron
@@ -24,7 +26,16 @@ _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name not in _ROOM_OF:
         raise AttributeError(f"module 'carebn' has no attribute {name!r}")
-    return getattr(import_module(_ROOM_OF[name]), name)
+    return getattr(_room(_ROOM_OF[name], name), name)
+
+
+def _room(room: str, name: str) -> Any:
+    try:
+        return import_module(room)
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("carebn"):
+            raise
+        raise ModuleNotFoundError(not_installed(f"carebn.{name}", error), name=error.name) from None
 
 
 def __dir__() -> list[str]:
@@ -33,9 +44,8 @@ def __dir__() -> list[str]:
 
 def load(run_dir: Path | str) -> "Policy":
     """The policy of a training run: ``load(run_dir).predict(observation)``. Nothing in the directory is executed."""
-    from carebn.training.policy import load as load_policy
-
-    return load_policy(run_dir)
+    policy: Policy = _room("carebn.training.policy", "load").load(run_dir)
+    return policy
 
 
 __all__ = [

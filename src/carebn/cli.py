@@ -14,7 +14,7 @@ from io import TextIOWrapper
 from types import FrameType
 from typing import Any
 
-from carebn.errors import CarebnWarning, unknown_name
+from carebn.errors import CarebnWarning, not_installed, unknown_name
 
 STOPPED = "carebn: stopped"
 
@@ -82,9 +82,14 @@ def _run(arguments: list[str]) -> int:
         raise ValueError(unknown_name("command", name, COMMANDS))
     _limit_threads(rest)
     with _signals(_leave):
-        import tyro
+        try:
+            import tyro
 
-        command = import_module(f"carebn.commands.{name.replace('-', '_')}")
+            command = import_module(f"carebn.commands.{name.replace('-', '_')}")
+        except ModuleNotFoundError as error:
+            if str(error.name).startswith("carebn"):
+                raise
+            raise ValueError(not_installed(f"carebn {name}", error)) from error
         config = tyro.cli(command.Config, prog=f"carebn {name}", args=rest)
     with _signals(_stop):
         code: int = command.run(config)

@@ -64,7 +64,7 @@ def _onnx() -> Any:
         return importlib.import_module("carebn.deploy.onnx_export")
     except ModuleNotFoundError as error:
         if error.name in ("onnx", "onnxruntime"):
-            raise ValueError("this export needs onnx and onnxruntime: pip install 'carebn[onnx]'") from error
+            raise ValueError("this export needs onnx and onnxruntime: pip install onnx onnxruntime") from error
         raise
 
 

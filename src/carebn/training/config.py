@@ -153,7 +153,7 @@ class TrainConfig:
     """What to measure at every evaluation besides returns. wasserstein: how far each normaliser's statistics are from
     the true distribution (measure-wasserstein.jsonl). The run itself is the same with and without."""
     track: bool = False
-    """Also send the figures to Weights & Biases (pip install 'carebn[wandb]'). The run's files stay the same."""
+    """Also send the figures to Weights & Biases (pip install wandb). The run's files stay the same."""
     quiet: bool = False
     """No progress display."""
 
