@@ -319,6 +319,7 @@ def test_some_environments_are_compared_with_the_papers_same_ones(tmp_path: Path
     ours = [numbers for _, source, *numbers in table if source == "ours"]
     assert ours[-1] == ["300 (1)", "300 (1)", "50.00%"]
     assert "of these 2" in said.stdout
+    assert [row[0] for row in table[20:]] == ["ANN", "CaRe-BN"]  # over both, only what there are runs of
     assert "Over Ant-v4 and Hopper-v4, relative to ANN" in said.stdout
     energy = rows(study("show", "energy", "--envs", "Ant", "Hopper").stdout)
     assert energy[0][2:] == ["1862.40", "1728.00", "1795.20"]

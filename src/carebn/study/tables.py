@@ -132,7 +132,6 @@ def overall_table(gathered: Gathered, score: str) -> Table | None:
     table.add_column("", no_wrap=True)
     for name in ("APG", "APG without IDP", "IQM", "P(better)", "relative variance"):
         table.add_column(name, justify="right", no_wrap=True)
-    some = False
     for row in study.rows:
         envs = gathered.envs_of(row)
         means = _means_of(gathered, row, score)
@@ -148,9 +147,9 @@ def overall_table(gathered: Gathered, score: str) -> Table | None:
             _estimate(statistics.probability_of_improvement(relative, against, envs)),
             _percent(statistics.relative_variance(gathered.scores(row, statistics.final_return), envs)),
         ]
-        some = some or any(value != MISSING for value in values)
-        table.add_row(row.label, *values)
-    return table if some else None
+        if any(value != MISSING for value in values):
+            table.add_row(row.label, *values)
+    return table if table.row_count else None
 
 
 def relative_variance_table(gathered: Gathered, score: str) -> Table:
