@@ -21,8 +21,8 @@ EPISODE = re.compile(rb'\{"step": (\d+), "charts/episodic_return": ([^,\n]+), "c
 EVALUATION = re.compile(rb'\{"step": (\d+), "eval/mean_return": ([^,\n]+), "eval/std_return": ([^,\n]+), [^\n]*\}\n')
 TIMING = re.compile(rb'\{"step": (\d+), "charts/SPS": ([^,\n]+), "time/elapsed": ([^,\n]+), [^\n]*\}\n')
 MAIN_OPTIONS = {"env_id": str, "algo": str, "method": str, "neuron": str, "seed": int, "total_timesteps": int}
-# What makes two runs of the same cell differ: their seed, and how they were carried out.
-NOT_OF_THE_CELL = ("seed", "threads", "device")
+# What makes two runs of the same cell differ: their seed, and how they were carried out, which changes no number.
+NOT_OF_THE_CELL = ("seed", "threads", "device", "checkpoint_interval", "log_interval", "import_modules")
 
 
 class DamagedRun(ValueError):  # noqa: N818  # it is a finding first
@@ -39,7 +39,7 @@ class RunRecord:
     returns: list[float]  # mean return of each evaluation
     stds: list[float]  # over its episodes
     step: int  # the last that was evaluated in training; 0 before the first evaluation
-    complete: bool  # the last evaluation is that of the last step, and the policy was saved
+    complete: bool  # the last evaluation is that of the last step, and a policy was saved
     seconds: float  # wall clock of training, over all sittings; 0 if none is recorded
     timed_steps: int  # steps taken in that time; those repeated after a kill count twice
     command: str
@@ -221,10 +221,15 @@ def _evaluations(data: bytes) -> tuple[list[int], list[float], list[float]]:
 
 
 def _is_complete(directory: Path, total: int, steps: list[int]) -> bool:
-    if not steps or steps[-1] != total or not (directory / "policy.safetensors").exists():
+    """A run that was thinned out for keeping has no checkpoints; of one kept for its numbers alone, the policy went
+    with them. While a run is under way it always has some."""
+    if not steps or steps[-1] != total:
         return False
-    checkpoints = directory / "checkpoint"  # a run that was thinned out for keeping has none
-    return not checkpoints.is_dir() or (checkpoints / f"{total:09d}" / "manifest.json").exists()
+    checkpoints = directory / "checkpoint"
+    if not checkpoints.is_dir():
+        return True
+    saved = (directory / "policy.safetensors").exists()
+    return saved and (checkpoints / f"{total:09d}" / "manifest.json").exists()
 
 
 def _timing(path: Path) -> tuple[float, int]:
