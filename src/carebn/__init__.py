@@ -1,5 +1,11 @@
 """Spiking reinforcement learning with CaRe-BN."""
 
+import sys
+
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
+    # ``python -m carebn`` looks for modules in the current directory first: in a downloaded one, for anybody's.
+    del sys.path[0]
+
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,11 +37,14 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-def load(run_dir: Path | str) -> "Policy":
-    """The policy of a training run: ``load(run_dir).predict(observation)``. Nothing in the directory is executed."""
+def load(run_dir: Path | str, trust: bool = False) -> "Policy":
+    """The policy of a training run: ``load(run_dir).predict(observation)``. Nothing in the directory is executed.
+
+    ``trust``: where an environment is made (``evaluate``), modules that the run's configuration names are imported.
+    """
     from carebn.training.policy import load as load_policy
 
-    return load_policy(run_dir)
+    return load_policy(run_dir, trust)
 
 
 __all__ = [

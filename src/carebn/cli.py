@@ -139,6 +139,10 @@ def _write_anywhere() -> None:
 def main() -> None:
     _write_anywhere()
     warnings.formatwarning = _tell
+    # Neither programs that are started from here nor numba's cache are to be taken from the current directory.
+    os.environ["PYTHONSAFEPATH"] = "1"
+    for name in ("NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES"):  # else a .numba_config.yaml there says where
+        os.environ.setdefault(name, "")
     try:
         code = _run(sys.argv[1:])
     except (ValueError, OSError) as mistake:

@@ -23,6 +23,8 @@ CHANGES: dict[str, Any] = {
     "threads": 2,
     "device": "cuda",
     "import_modules": ("one", "two"),
+    "env_kwargs": {"name": "a = 'b'", "depth": [1, 2.5, None], "flag": True, "word": "7"},
+    "wrappers": ("one:Slow", "gymnasium.wrappers:FlattenObservation"),
     "learning_starts": 11,
     "random_steps": 10,
     "update_interval": 3,

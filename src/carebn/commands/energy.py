@@ -10,6 +10,7 @@ import tyro
 from numpy.typing import NDArray
 from rich.console import Console
 
+from carebn.commands.consent import Consent
 from carebn.measure.energy import PAPER_NJ, PRICES, Count, as_json, counterpart
 from carebn.measure.energy_report import figure, table, verdict
 from carebn.measure.spikes import decide
@@ -18,7 +19,6 @@ from carebn.network.converted import Converted
 from carebn.show.counter import Counter
 from carebn.show.outputs import writable_directory
 from carebn.show.terminal import print_table, terminal
-from carebn.training.environment import make_env
 from carebn.training.evaluation import play
 from carebn.training.files import as_json as json_bytes
 from carebn.training.files import sha256, write_atomically
@@ -28,7 +28,7 @@ from carebn.training.progress_of import unfinished
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Consent):
     """What a decision of a trained policy costs: synaptic operations counted over whole episodes, and joules."""
 
     run: tyro.conf.Positional[Path]
@@ -48,14 +48,14 @@ def run(config: Config) -> int:
         raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
     if config.seed < 0:
         raise ValueError(f"--seed must not be negative, got {config.seed}")
-    policy = load(config.run)
+    policy = load(config.run, config.word)
     out = writable_directory(config.out if config.out is not None else config.run)
     console, errors = terminal(), Console(stderr=True)
     warning = unfinished(config.run, policy.config)
     if warning:
         errors.print(f"warning: {warning}", highlight=False, soft_wrap=True)
     count = Count(policy.network)
-    envs = [make_env(policy.config.env_id, policy.config.import_modules) for _ in range(config.episodes)]
+    envs = [policy.make_env() for _ in range(config.episodes)]
     with Counter("decisions", None, config.quiet) as counter:
 
         def act(observations: NDArray[Any], state: NDArray[Any] | None) -> tuple[NDArray[Any], NDArray[Any] | None]:

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import tyro
 
-from carebn.training.environment import make_env
-from carebn.training.evaluation import play
+from carebn.commands.consent import Consent
 from carebn.training.policy import load
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Consent):
     """Play noise-free episodes with a trained policy."""
 
     run: tyro.conf.Positional[Path]
@@ -27,9 +26,7 @@ def run(config: Config) -> int:
         raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
     if config.seed < 0:
         raise ValueError(f"--seed must not be negative, got {config.seed}")
-    policy = load(config.run)
-    envs = [make_env(policy.config.env_id, policy.config.import_modules) for _ in range(config.episodes)]
-    result = play(policy.predict, envs, range(config.seed, config.seed + len(envs)), policy.config.env_id)
+    result = load(config.run, config.word).evaluate(config.episodes, config.seed)
     for i, (score, length) in enumerate(zip(result.returns, result.lengths, strict=True)):
         print(f"episode {i + 1}: return {score:.1f} in {length} steps")
     over = f" ± {result.std:.1f} over {config.episodes} episodes" if config.episodes > 1 else " over 1 episode"

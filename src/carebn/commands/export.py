@@ -6,6 +6,7 @@ from pathlib import Path
 
 import tyro
 
+from carebn.commands.consent import Consent
 from carebn.deploy.export import FORMATS, export, observations
 from carebn.errors import unknown_name
 from carebn.training.policy import load
@@ -13,7 +14,7 @@ from carebn.training.progress_of import unfinished
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Consent):
     """Turn a trained run into a file for a chip, a microcontroller, another runtime or plain Python.
 
     What was written is compared with the trained network before it is left behind.
@@ -41,7 +42,7 @@ def run(config: Config) -> int:
     for name in ("observations", "episodes"):
         if getattr(config, name) < 1:
             raise ValueError(f"--{name} must be at least 1, got {getattr(config, name)}")
-    policy = load(config.run)
+    policy = load(config.run, config.word)
     warning = unfinished(config.run, policy.config)
     if warning:
         print(f"warning: {warning}", file=sys.stderr)

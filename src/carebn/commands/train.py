@@ -23,7 +23,7 @@ def run(config: TrainConfig) -> int:
     if run.best is not None:
         print(f"best mean return on the way: {run.best:.1f}; the saved policy is the one after the last step")
     policy = run.directory
-    converted = finish_conversion(run.directory)
+    converted = finish_conversion(run.directory, run.make)
     if converted is not None:
         score = json.loads((converted / "evaluation.json").read_bytes())["mean_return"]
         print(f"converted to a spiking policy: mean return {score:.1f}")

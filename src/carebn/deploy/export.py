@@ -25,10 +25,13 @@ from carebn.deploy.folding import fold
 from carebn.deploy.parity import Parity, compare, trained_values
 from carebn.deploy.runtime import DeployedPolicy, load
 from carebn.errors import unknown_name
-from carebn.training.environment import check_step, make_env, reset, step
+from carebn.training.environment import check_step, reset, step
 from carebn.training.evaluation import Evaluation, evaluate
 from carebn.training.files import as_json, flush_directory, sha256, write_file
+from carebn.training.flat import flat_space
 from carebn.training.policy import Policy
+from carebn.training.spaces_file import sample
+from carebn.training.worlds import NeedsWord
 
 PRECISIONS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
 RETURN_LOSS = 0.05  # how much of its return a policy may lose by int8 weights
@@ -230,7 +233,7 @@ def _spread(result: Evaluation) -> str:
 
 def _played(policy: Policy, network: Folded, episodes: int) -> Evaluation:
     config, deployed = policy.config, DeployedPolicy(network)
-    envs = [make_env(config.env_id, config.import_modules) for _ in range(episodes)]
+    envs = [policy.make_env() for _ in range(episodes)]
     try:
         seeds = range(FIRST_SEED, FIRST_SEED + episodes)
         return evaluate(lambda obs: deployed.predict(obs.astype(policy.obs_dtype))[0], envs, seeds, config.env_id)
@@ -249,10 +252,17 @@ class Observations(NamedTuple):
 
 
 def observations(run_dir: Path, policy: Policy, count: int) -> Observations:
-    """Of the run's replay, or of random episodes where there are not enough."""
+    """Of the run's replay; where there are not enough, of random episodes, or drawn at random if its environment
+    cannot be made without the user's word."""
     rows, source = _recorded(sorted((run_dir / "replay").glob("*.safetensors")), count * SHARES), "the run's replay"
     if rows is None or len(rows) < count:
-        rows, source = _random_episodes(policy, count * SHARES), "random episodes"
+        try:
+            rows, source = _random_episodes(policy, count * SHARES), "random episodes"
+        except NeedsWord:  # then from what the run says of its observations
+            if policy.own is None:
+                raise
+            space = flat_space(policy.own[0], policy.config.env_id)
+            rows, source = sample(space, count * SHARES, policy.obs_dtype), "random numbers within their bounds"
     index = np.linspace(0, len(rows) - 1, count).astype(int)
     return Observations(rows[index], np.delete(rows, index, axis=0), f"{count:,} observations of {source}")
 
@@ -274,7 +284,7 @@ def _recorded(segments: Sequence[Path], count: int) -> NDArray[Any] | None:
 
 def _random_episodes(policy: Policy, count: int) -> NDArray[Any]:
     config = policy.config
-    env = make_env(config.env_id, config.import_modules)
+    env = policy.make_env()
     env.action_space.seed(0)
     rows: list[NDArray[Any]] = []
     for episode in itertools.count():

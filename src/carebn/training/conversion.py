@@ -12,12 +12,13 @@ from carebn.network.conversion import Conversion, convert
 from carebn.network.converted import Converted
 from carebn.training import seeds
 from carebn.training.checkpoint import CheckpointStore, Damaged
-from carebn.training.environment import make_env
 from carebn.training.evaluation import play
 from carebn.training.files import as_json, sha256, write_atomically
 from carebn.training.methods import find_method
 from carebn.training.policy import Policy, load, read_config, read_conversion
 from carebn.training.policy_file import write_policy
+from carebn.training.spaces_file import write_spaces
+from carebn.training.worlds import MakeEnv, Trust
 
 
 def replay_observations(run_dir: Path) -> NDArray[Any]:
@@ -45,7 +46,7 @@ def replay_observations(run_dir: Path) -> NDArray[Any]:
     return np.concatenate(observations)
 
 
-def convert_run(run_dir: Path, conversion: Conversion) -> tuple[Policy, dict[str, Any]]:
+def convert_run(run_dir: Path, conversion: Conversion, trust: Trust = False) -> tuple[Policy, dict[str, Any]]:
     """The converted policy of a finished run, and the record of how it came about."""
     conversion = conversion.checked()
     if read_conversion(run_dir) is not None:
@@ -56,7 +57,7 @@ def convert_run(run_dir: Path, conversion: Conversion) -> tuple[Policy, dict[str
             f"{run_dir} was trained with --method {config.method}, which is spiking already; only an ordinary network "
             f"(ann, ann-care) can be converted"
         )
-    policy = load(run_dir)
+    policy = load(run_dir, trust)
     observations = replay_observations(run_dir)
     network = convert(policy.network, observations, **asdict(conversion))
     record = asdict(conversion) | asdict(network.simulation) | {
@@ -64,7 +65,7 @@ def convert_run(run_dir: Path, conversion: Conversion) -> tuple[Policy, dict[str
         "delay": float(network.delay),
         "source": sha256(safetensors.torch.save(policy.network.state_dict())),  # of what was converted
     }  # fmt: skip
-    return Policy(network, config, policy.obs_dim, policy.obs_dtype), record
+    return Policy(network, config, policy.obs_dim, policy.obs_dtype, own=policy.own, trust=trust), record
 
 
 def directory_name(record: dict[str, Any]) -> str:
@@ -85,16 +86,18 @@ def save_converted(policy: Policy, record: dict[str, Any], directory: Path) -> N
             raise ValueError(f"{directory} is not empty and holds no converted policy; choose another --out")
         directory.mkdir(parents=True, exist_ok=True)
         write_policy(directory, policy.network.state_dict())
+        if policy.own is not None:
+            write_spaces(directory, *policy.own)
         write_atomically(config_file, config)  # last: with it the directory becomes a policy
     except OSError as error:
         raise OSError(f"cannot write to {directory} ({error.strerror}); choose another --out") from error
 
 
-def finish_conversion(run_dir: Path) -> Path | None:
+def finish_conversion(run_dir: Path, make: MakeEnv) -> Path | None:
     """The last act of a method that converts its ANN (ann-snn, crpi): the converted policy and its evaluation.
 
-    It is played with the seeds of the run's own evaluations; ``evaluation.json`` has the returns. None for any other
-    method.
+    It is played in what ``make`` gives with the seeds of the run's own evaluations; ``evaluation.json`` has the
+    returns. None for any other method.
     """
     config = read_config(run_dir)
     options = config.conversion()
@@ -104,9 +107,9 @@ def finish_conversion(run_dir: Path) -> Path | None:
     directory = run_dir / directory_name(record)
     save_converted(policy, record, directory)
     episodes = config.eval_episodes
-    envs = [make_env(config.env_id, config.import_modules) for _ in range(episodes)]
+    envs = [make() for _ in range(episodes)]
     result = play(
-        policy.predict, envs, [seeds.number(config.seed, seeds.EVALUATION, i) for i in range(episodes)], config.env_id
+        policy.act, envs, [seeds.number(config.seed, seeds.EVALUATION, i) for i in range(episodes)], config.env_id
     )
     for env in envs:
         env.close()

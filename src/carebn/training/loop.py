@@ -3,9 +3,11 @@
 import json
 import math
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,6 +20,7 @@ from carebn.algorithm import ReplayBuffer
 from carebn.machine import cores
 from carebn.training import seeds
 from carebn.training.build import make_agent
+from carebn.training.callbacks import Callback, Event, Kind, listener
 from carebn.training.checkpoint import CheckpointStore
 from carebn.training.config import TrainConfig
 from carebn.training.environment import (
@@ -25,20 +28,22 @@ from carebn.training.environment import (
     EnvironmentFailedError,
     NonFiniteError,
     check_step,
-    make_env,
     reset,
     spaces_of,
     step,
 )
 from carebn.training.evaluation import Evaluation, evaluate
 from carebn.training.files import as_json, write_atomically
+from carebn.training.flat import own_spaces
 from carebn.training.lock import LOCK_FILE, lock
 from carebn.training.measurements import WassersteinLog
 from carebn.training.policy_file import write_policy
 from carebn.training.progress import ProgressDisplay
 from carebn.training.record import LineFile, Row, read_rows, write_tensorboard
+from carebn.training.spaces_file import write_spaces
 from carebn.training.track import Tracker, require_wandb
 from carebn.training.versions import fingerprint
+from carebn.training.worlds import MakeEnv, env_of
 
 
 def _may_precede(name: str) -> bool:
@@ -73,7 +78,8 @@ class InterruptedRun(Exception):  # noqa: N818  # not an error: somebody wanted 
 class Run:
     """One run directory. ``Run(config).train()`` starts it, resumes it, or finds it complete."""
 
-    def __init__(self, config: TrainConfig) -> None:
+    def __init__(self, config: TrainConfig, make: MakeEnv | None = None, callback: Callback | None = None) -> None:
+        """``make`` stands for the environment of the configuration, ``callback`` hears of steps (``callbacks``)."""
         self.config = config = config.checked()
         torch.set_num_threads(config.threads)
         assert config.learning_starts is not None
@@ -82,14 +88,16 @@ class Run:
         self.learning_starts, self.random_steps = config.learning_starts, config.random_steps
         self.update_interval = config.update_interval
         self.directory = config.run_dir if config.run_dir is not None else Path("runs") / config.name()
-        self.env = make_env(config.env_id, config.import_modules)
+        self.make = make if make is not None else partial(env_of, config, True)  # who trains has said what to import
+        self.hear = listener(callback)
+        self.env = self.make()
         self.spaces = spaces_of(self.env, config.env_id)
         self.agent = make_agent(config, self.spaces)
         capacity = min(config.buffer_size, config.total_timesteps)
         self.replay = ReplayBuffer(capacity, (self.spaces.obs_dim,), self.spaces.obs_dtype, self.spaces.action_shape)
         self.streams = seeds.Streams(config.seed)
         self.store = CheckpointStore(self.directory, config.checkpoint_interval)
-        self.eval_envs = [make_env(config.env_id, config.import_modules) for _ in range(config.eval_episodes)]
+        self.eval_envs = [self.make() for _ in range(config.eval_episodes)]
         self.eval_seeds = [seeds.number(config.seed, seeds.EVALUATION, i) for i in range(config.eval_episodes)]
         self.step = 0
         self.episode = 0
@@ -100,6 +108,9 @@ class Run:
         self.best: float | None = None
         self.obs: NDArray[Any] = np.empty(0)
         self.stop_asked: int | None = None  # the signal that did
+        self.stopped = False  # by the callback
+        self.reward = 0.0
+        self.last: float | None = None  # mean return of the last evaluation
         self.spent = {"evaluation": 0.0, "recalibration": 0.0, "checkpoint": 0.0}
         self.warnings = _doubts(config)
         self.tracker: Tracker | None = None
@@ -145,6 +156,7 @@ class Run:
         # The configuration comes first: from then on this is a run directory.
         write_atomically(self.directory / "config.json", as_json(self.config.as_json()))
         write_atomically(self.directory / "command.txt", (self.config.command() + "\n").encode())
+        write_spaces(self.directory, *own_spaces(self.env))
         loaded = self.store.load_latest(self.warnings.append)
         versions_file = self.directory / "versions.json"
         versions = fingerprint(self.config)
@@ -216,8 +228,9 @@ class Run:
         config = self.config
         if config.track:
             self.tracker = Tracker(self.directory.name, config.as_json())
-        # Slurm and Docker send SIGTERM.
-        before = {number: signal.signal(number, self._ask_to_stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        # Slurm and Docker send SIGTERM. Python lets only the main thread listen.
+        heard = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        before = {number: signal.signal(number, self._ask_to_stop) for number in heard}
         began, first = time.monotonic(), self.step
         try:
             with ProgressDisplay(config.total_timesteps, self.step, config.quiet) as display:
@@ -229,25 +242,37 @@ class Run:
                 while self.step < config.total_timesteps:
                     self._one_step()
                     display.advance(self.step)
+                    self._tell("step")
                     due = self.step == config.total_timesteps
                     if due or self.step % config.eval_interval == 0:
                         result = self._evaluate()
                         display.evaluated(self.step, result.mean, result.std)
+                        self._tell("evaluation")
                         elapsed = time.monotonic() - began
                         self._record(self.timing, {
                             "step": self.step, "charts/SPS": (self.step - first) / elapsed, "time/elapsed": elapsed,
                             **{f"time/{name}": seconds for name, seconds in self.spent.items()},
                         })  # fmt: skip
-                    if due or self.stop_asked or self.step % config.checkpoint_interval == 0:
+                    if due or self.stop_asked or self.stopped or self.step % config.checkpoint_interval == 0:
                         self._checkpoint()
+                        self._tell("checkpoint")
                     if self.stop_asked and not due:
                         text = f"stopped at step {self.step:,}; the same command resumes it"
                         raise InterruptedRun(text, self.stop_asked)
+                    if self.stopped:
+                        break
             return True
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
             self.close()
+
+    def _tell(self, kind: Kind) -> None:
+        """The callback hears of it, and may say that it is enough."""
+        if self.hear is not None:
+            total, losses, last = self.config.total_timesteps, dict(self.losses), self.last
+            event = Event(kind, self.step, total, self.directory, self.reward, losses, last, self.best)
+            self.stopped |= not self.hear(event)
 
     def _ask_to_stop(self, signum: int, frame: FrameType | None) -> None:
         self.stop_asked = signum
@@ -273,6 +298,7 @@ class Run:
         self.replay.add(self.obs, action, reward, next_obs, terminated)
         self.episode_actions.append(action)
         self.obs = next_obs
+        self.reward = reward
         self.episode_return += reward
         self.step += 1
         if self.step > self.learning_starts:
@@ -343,6 +369,7 @@ class Run:
         t2 = time.monotonic()
         self.spent["recalibration"] += t1 - t0
         self.spent["evaluation"] += t2 - t1
+        self.last = result.mean
         self.best = result.mean if self.best is None else max(self.best, result.mean)
         row: Row = {"eval/mean_return": result.mean, "eval/std_return": result.std}
         self._record(self.metrics, {"step": self.step, **row, "returns": result.returns, "lengths": result.lengths})
