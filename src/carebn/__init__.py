@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from carebn.agents import DDPG, DQN, SAC, TD3
+    from carebn.api import RunResult, export, train
     from carebn.network import SpikingActor, SpikingLayer, SpikingQNetwork
     from carebn.neuron import CLIF, DN, LIF, make_neuron
     from carebn.norm import CaReBN, CaReBN2d, make_norm, polyak_, recalibrate
@@ -20,6 +22,8 @@ __version__ = "0.1.0"
 
 # Imported when first asked for: a deployed policy needs no torch, and thread pools are sized before torch is loaded.
 _ROOMS = {
+    "carebn.agents": ("DDPG", "DQN", "SAC", "TD3"),
+    "carebn.api": ("RunResult", "export", "train"),
     "carebn.network": ("SpikingActor", "SpikingLayer", "SpikingQNetwork"),
     "carebn.neuron": ("CLIF", "DN", "LIF", "make_neuron"),
     "carebn.norm": ("CaReBN", "CaReBN2d", "make_norm", "polyak_", "recalibrate"),
@@ -44,22 +48,29 @@ def load(run_dir: Path | str, trust: bool = False) -> "Policy":
     """
     from carebn.training.policy import load as load_policy
 
-    return load_policy(run_dir, trust)
+    return load_policy(run_dir, trust=trust)
 
 
 __all__ = [
     "CLIF",
+    "DDPG",
     "DN",
+    "DQN",
     "LIF",
+    "SAC",
+    "TD3",
     "CaReBN",
     "CaReBN2d",
+    "RunResult",
     "SpikingActor",
     "SpikingLayer",
     "SpikingQNetwork",
     "__version__",
+    "export",
     "load",
     "make_neuron",
     "make_norm",
     "polyak_",
     "recalibrate",
+    "train",
 ]

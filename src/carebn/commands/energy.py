@@ -48,7 +48,7 @@ def run(config: Config) -> int:
         raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
     if config.seed < 0:
         raise ValueError(f"--seed must not be negative, got {config.seed}")
-    policy = load(config.run, config.word)
+    policy = load(config.run, trust=config.word)
     out = writable_directory(config.out if config.out is not None else config.run)
     console, errors = terminal(), Console(stderr=True)
     warning = unfinished(config.run, policy.config)

@@ -26,7 +26,7 @@ def run(config: Config) -> int:
         raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
     if config.seed < 0:
         raise ValueError(f"--seed must not be negative, got {config.seed}")
-    result = load(config.run, config.word).evaluate(config.episodes, config.seed)
+    result = load(config.run, trust=config.word).evaluate(config.episodes, config.seed)
     for i, (score, length) in enumerate(zip(result.returns, result.lengths, strict=True)):
         print(f"episode {i + 1}: return {score:.1f} in {length} steps")
     over = f" ± {result.std:.1f} over {config.episodes} episodes" if config.episodes > 1 else " over 1 episode"

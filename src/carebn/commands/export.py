@@ -42,7 +42,7 @@ def run(config: Config) -> int:
     for name in ("observations", "episodes"):
         if getattr(config, name) < 1:
             raise ValueError(f"--{name} must be at least 1, got {getattr(config, name)}")
-    policy = load(config.run, config.word)
+    policy = load(config.run, trust=config.word)
     warning = unfinished(config.run, policy.config)
     if warning:
         print(f"warning: {warning}", file=sys.stderr)

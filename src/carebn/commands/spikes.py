@@ -40,7 +40,7 @@ def run(config: Config) -> int:
         raise ValueError(f"--seed must not be negative, got {config.seed}")
     if config.out.suffix.lower() != ".png":
         raise ValueError(f"a raster is a .png picture, so --out {config.out} needs that ending")
-    policy = load(config.run, config.word)
+    policy = load(config.run, trust=config.word)
     writable_file(config.out)
     warning = unfinished(config.run, policy.config)
     if warning:

@@ -51,7 +51,7 @@ def run(config: Config) -> int:
         if not 0 < getattr(config, name) < float("inf"):
             raise ValueError(f"--{name} must be above zero and finite, got {getattr(config, name)}")
     form = format_of(config.out)
-    policy = load(config.run, config.word)
+    policy = load(config.run, trust=config.word)
     writable_file(config.out)
     warning = unfinished(config.run, policy.config)
     if warning:

@@ -16,6 +16,7 @@ import numpy as np
 import safetensors
 from numpy.typing import NDArray
 from safetensors import SafetensorError
+from torch import nn
 
 from carebn import __version__
 from carebn.deploy import c_export
@@ -38,6 +39,13 @@ RETURN_LOSS = 0.05  # how much of its return a policy may lose by int8 weights
 FIRST_SEED = 2_000_000  # of the episodes in which that is seen
 SHARES = 5  # observations that are read for each one that is compared
 SEGMENTS = 20  # files of the replay that observations are taken from, at most
+
+
+class Bare(NamedTuple):
+    """A network that has no run."""
+
+    network: nn.Module
+    obs_dtype: Any
 
 
 class Opened(Protocol):
@@ -138,7 +146,7 @@ class Report:
 
 
 def export(
-    policy: Policy,
+    policy: Policy | Bare,
     to: str,
     out: Path,
     obs: NDArray[Any],
@@ -194,7 +202,7 @@ def _check_writable(out: Path) -> None:
 
 
 def _checked(
-    policy: Policy,
+    policy: Policy | Bare,
     network: Folded,
     form: Format,
     to: str,
@@ -216,6 +224,8 @@ def _checked(
             raise ValueError(f"the exported policy is not the trained one, so nothing was written: {parity}{hint}")
     returns = None
     if options.weights == "int8":
+        if isinstance(policy, Bare):
+            raise ValueError("int8 weights are judged by the return, and a network alone has none; export it from its run")
         returns = (_played(policy, network, episodes), _played(policy, meant, episodes))
         trained, rounded = returns
         if rounded.mean < trained.mean - RETURN_LOSS * abs(trained.mean):

@@ -57,7 +57,7 @@ def convert_run(run_dir: Path, conversion: Conversion, trust: Trust = False) -> 
             f"{run_dir} was trained with --method {config.method}, which is spiking already; only an ordinary network "
             f"(ann, ann-care) can be converted"
         )
-    policy = load(run_dir, trust)
+    policy = load(run_dir, trust=trust)
     observations = replay_observations(run_dir)
     network = convert(policy.network, observations, **asdict(conversion))
     record = asdict(conversion) | asdict(network.simulation) | {
