@@ -2,7 +2,7 @@
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from carebn.network import SpikingActor, SpikingLayer, SpikingQNetwork
@@ -31,11 +31,14 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-def load(run_dir: Path | str) -> "Policy":
-    """The policy of a training run: ``load(run_dir).predict(observation)``. Nothing in the directory is executed."""
+def load(run_dir: Path | str, which: Literal["best", "last"] = "last") -> "Policy":
+    """The policy of a training run: ``load(run_dir).predict(observation)``. Nothing in the directory is executed.
+
+    ``which`` is the one after the last step, or that of the best evaluation on the way.
+    """
     from carebn.training.policy import load as load_policy
 
-    return load_policy(run_dir)
+    return load_policy(run_dir, which)
 
 
 __all__ = [

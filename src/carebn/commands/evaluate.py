@@ -7,7 +7,7 @@ import tyro
 
 from carebn.training.environment import make_env
 from carebn.training.evaluation import play
-from carebn.training.policy import load
+from carebn.training.policy import Which, load
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,8 @@ class Config:
 
     run: tyro.conf.Positional[Path]
     """Run directory, or that of a converted policy."""
+    which: Which = "last"
+    """Its policy after the last step, or that of the best evaluation on the way."""
     episodes: int = 10
     """How many episodes."""
     seed: int = 1_000_000
@@ -27,7 +29,7 @@ def run(config: Config) -> int:
         raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
     if config.seed < 0:
         raise ValueError(f"--seed must not be negative, got {config.seed}")
-    policy = load(config.run)
+    policy = load(config.run, config.which)
     envs = [make_env(policy.config.env_id, policy.config.import_modules) for _ in range(config.episodes)]
     result = play(policy.predict, envs, range(config.seed, config.seed + len(envs)), policy.config.env_id)
     for i, (score, length) in enumerate(zip(result.returns, result.lengths, strict=True)):

@@ -1,11 +1,14 @@
 """``carebn train``."""
 
-import json
 import sys
 
+from carebn.checksums import read_sealed
 from carebn.training import InterruptedRun, Run, TrainConfig
 from carebn.training.conversion import finish_conversion
 from carebn.training.curve import plot_curve
+from carebn.training.identity import resumed
+
+__all__ = ["Config", "resumed", "run"]
 
 Config = TrainConfig
 
@@ -21,11 +24,12 @@ def run(config: TrainConfig) -> int:
     if not worked:
         print(f"this run is complete: {run.directory}")
     if run.best is not None:
-        print(f"best mean return on the way: {run.best:.1f}; the saved policy is the one after the last step")
+        kept = "" if run.best_policy is None else "; --which best takes its policy in place of the last"
+        print(f"best mean return on the way: {run.best:.1f}{kept}")
     policy = run.directory
     converted = finish_conversion(run.directory)
     if converted is not None:
-        score = json.loads((converted / "evaluation.json").read_bytes())["mean_return"]
+        score = read_sealed(converted / "evaluation.json")["mean_return"]
         print(f"converted to a spiking policy: mean return {score:.1f}")
         policy = converted
     print(f"policy: {policy / 'policy.safetensors'}\nlearning curve: {picture}")

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -11,14 +11,19 @@ from torch import Tensor, nn
 
 from carebn.algorithm.base import normal
 from carebn.algorithm.sac import LOG_STD_RANGE, log_std_network
+from carebn.checksums import Mismatch, Vouched
 from carebn.network import ANNActor, SpikingActor
 from carebn.network.converted import Converted, Simulation, shaped_like
 from carebn.network.inference import FastActor
 from carebn.network.randomness import is_random, seed_of, seeded
+from carebn.training.best import POLICY as BEST
+from carebn.training.best import read_best
 from carebn.training.build import make_policy
 from carebn.training.config import TrainConfig
 from carebn.training.environment import make_env, spaces_of
 from carebn.training.policy_file import NAME, read_policy
+
+Which = Literal["best", "last"]  # of the best evaluation on the way, or after the last step
 
 
 class Policy:
@@ -174,14 +179,18 @@ def _read(run_dir: Path | str) -> tuple[TrainConfig, dict[str, Any] | None]:
     try:
         data = json.loads(path.read_bytes())
         conversion = data.pop("conversion", None) if isinstance(data, dict) else None
-        return TrainConfig.from_json(data).checked(), conversion
+        config = TrainConfig.from_json(data).checked()
+        Vouched(Path(run_dir)).check("config.json")
+        return config, conversion
     except FileNotFoundError:
         raise ValueError(f"{run_dir} is not a run directory: it has no config.json") from None
     except NotADirectoryError:
         raise ValueError(f"{run_dir} is not a run directory: it is a file") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror})") from error
-    except (ValueError, TypeError) as error:
+    except Mismatch:
+        raise
+    except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
 
 
@@ -197,19 +206,27 @@ def _simulation(record: Any, path: Path) -> Simulation:
     return Simulation(**values)
 
 
-def load(run_dir: Path | str) -> Policy:
-    """The policy of a run as of its last checkpoint, or a converted one. Nothing in the directory is executed."""
+def load(run_dir: Path | str, which: Which = "last") -> Policy:
+    """The policy of a run as of its last checkpoint, or that of its best evaluation, or a converted one. Nothing in the
+    directory is executed."""
     config, conversion = _read(run_dir)
-    path = Path(run_dir) / NAME
     command = "train" if conversion is None else "convert"
     remedy = f"running the same carebn {command} command again restores it"
+    path = Path(run_dir) / NAME
+    if which == "best":
+        if conversion is not None:
+            raise ValueError(f"{run_dir} holds a converted policy, of which there is one alone; leave out --which best")
+        read_best(Path(run_dir))
+        path = Path(run_dir) / BEST
+    elif which != "last":
+        raise ValueError(f"which is best or last, got {which!r}")
     env = make_env(config.env_id, config.import_modules)
     spaces = spaces_of(env, config.env_id)
     env.close()
     network = make_policy(config, spaces)
     if conversion is not None:
         network = shaped_like(network, _simulation(conversion, Path(run_dir) / "config.json"))
-    tensors = read_policy(Path(run_dir), remedy)
+    tensors = read_policy(Path(run_dir), remedy, path.name)
     spread = {name: tensors.pop(name) for name in list(tensors) if name.startswith("log_std.")}
     log_std = None
     try:
