@@ -8,7 +8,7 @@ if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from carebn.agents import DDPG, DQN, SAC, TD3
@@ -41,14 +41,15 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-def load(run_dir: Path | str, trust: bool = False) -> "Policy":
+def load(run_dir: Path | str, which: Literal["best", "last"] = "last", *, trust: bool = False) -> "Policy":
     """The policy of a training run: ``load(run_dir).predict(observation)``. Nothing in the directory is executed.
 
-    ``trust``: where an environment is made (``evaluate``), modules that the run's configuration names are imported.
+    ``which`` is the one after the last step, or that of the best evaluation on the way. ``trust``: where an environment
+    is made (``evaluate``), modules that the run's configuration names are imported.
     """
     from carebn.training.policy import load as load_policy
 
-    return load_policy(run_dir, trust=trust)
+    return load_policy(run_dir, which, trust=trust)
 
 
 __all__ = [

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
+import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,9 +31,7 @@ class Agent:
 
     algo: ClassVar[Literal["td3", "ddpg", "sac", "dqn"]]
 
-    def __init__(
-        self, env: AnyEnv, method: str = "care-bn", run_dir: Path | str | None = None, **options: Any
-    ) -> None:
+    def __init__(self, env: AnyEnv, method: str = "care-bn", run_dir: Path | str | None = None, **options: Any) -> None:
         for name in ("algo", "total_timesteps"):
             if name in options:
                 hint = "the class says it" if name == "algo" else "learn(total_timesteps) says it"
@@ -98,7 +97,7 @@ class Agent:
         return self.policy.evaluate(episodes, seed)
 
     def save(self, directory: Path | str) -> Path:
-        """A copy of the run, replay and checkpoints included, from which ``load`` goes on; it may replace an earlier one.
+        """A copy of the run, replay and checkpoints included, from which ``load`` goes on; an earlier one is replaced.
 
         The run itself stays where it is (``result.path``).
         """
@@ -134,7 +133,7 @@ class Agent:
         agent = cls.__new__(cls)
         agent._env, agent._directory, agent._options = config.env_id, path, {}
         agent._config, agent._learnt, agent._policy = config, newest, None
-        agent._make = None if env is None or (isinstance(env, Env) and by_id(env)) else given_env(env)
+        agent._make = None if env is None or (isinstance(env, gym.Env) and by_id(env)) else given_env(env)
         if agent._make is None and trust is not True:
             ask(config, trust)
         agent._result = read_result(path, config, newest, None, agent._make)

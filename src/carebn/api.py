@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
+import gymnasium as gym
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from carebn.training.conversion import finish_conversion
 from carebn.training.curve import plot_curve
 from carebn.training.environment import Env
 from carebn.training.evaluation import Evaluation
-from carebn.training.policy import Policy, load
+from carebn.training.policy import Policy, Which, load
 from carebn.training.record import read_rows
 from carebn.training.worlds import MakeEnv, by_id, given_env, name_of
 
@@ -48,13 +49,14 @@ class RunResult:
     def last_return(self) -> float | None:
         return float(self.returns[-1]) if len(self.returns) else None
 
-    def policy(self) -> Policy:
-        """The policy after the last step; ``policy().predict(observation)`` acts."""
-        return load(self.policy_path, trust=True).made_by(self.make)
+    def policy(self, which: Which = "last") -> Policy:
+        """The policy after the last step, or that of the best evaluation; ``policy().predict(observation)`` acts."""
+        path = self.policy_path if which == "last" else self.path
+        return load(path, which, trust=True).made_by(self.make)
 
-    def evaluate(self, episodes: int = 10, seed: int = 1_000_000) -> Evaluation:
+    def evaluate(self, episodes: int = 10, seed: int = 1_000_000, which: Which = "last") -> Evaluation:
         """Noise-free episodes with that policy, as ``carebn evaluate`` plays them."""
-        return self.policy().evaluate(episodes, seed)
+        return self.policy(which).evaluate(episodes, seed)
 
     def __repr__(self) -> str:
         score = "" if self.best_return is None else f", best return {self.best_return:.1f}, last {self.last_return:.1f}"
@@ -94,7 +96,7 @@ def configured(env: AnyEnv, options: dict[str, Any], run_dir: Path | str | None)
         for name in ("env_kwargs", "wrappers", "import_modules"):
             if options.get(name):
                 raise ValueError(f"{name} goes with the id of an environment, and env is an object")
-        found = by_id(env) if isinstance(env, Env) else None
+        found = by_id(env) if isinstance(env, gym.Env) else None
         if found is not None:
             options = {**options, "env_id": found[0], "env_kwargs": found[1]}
         else:
@@ -170,7 +172,7 @@ def export(
     from carebn.deploy import export as exporting
     from carebn.deploy.folding import fold
 
-    size = fold(network).encoder.inputs
+    size = fold(network).encoder.obs_dim
     if observations is None:
         rows = np.random.default_rng(0).standard_normal((RANDOM_OBSERVATIONS, size)).astype(np.float32)
         source = "random observations"
@@ -189,4 +191,3 @@ def export(
     policy = exporting.Bare(network, rows.dtype)
     about = f"{len(compared):,} {source}"
     return exporting.export(policy, to, Path(path), compared, about, others=others, weights=weights, bias=bias)
-

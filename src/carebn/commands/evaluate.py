@@ -6,7 +6,7 @@ from pathlib import Path
 import tyro
 
 from carebn.commands.consent import Consent
-from carebn.training.policy import load
+from carebn.training.policy import Which, load
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,8 @@ class Config(Consent):
 
     run: tyro.conf.Positional[Path]
     """Run directory, or that of a converted policy."""
+    which: Which = "last"
+    """Its policy after the last step, or that of the best evaluation on the way."""
     episodes: int = 10
     """How many episodes."""
     seed: int = 1_000_000
@@ -26,7 +28,7 @@ def run(config: Config) -> int:
         raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
     if config.seed < 0:
         raise ValueError(f"--seed must not be negative, got {config.seed}")
-    result = load(config.run, trust=config.word).evaluate(config.episodes, config.seed)
+    result = load(config.run, config.which, trust=config.word).evaluate(config.episodes, config.seed)
     for i, (score, length) in enumerate(zip(result.returns, result.lengths, strict=True)):
         print(f"episode {i + 1}: return {score:.1f} in {length} steps")
     over = f" ± {result.std:.1f} over {config.episodes} episodes" if config.episodes > 1 else " over 1 episode"

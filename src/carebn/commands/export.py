@@ -9,7 +9,7 @@ import tyro
 from carebn.commands.consent import Consent
 from carebn.deploy.export import FORMATS, export, observations
 from carebn.errors import unknown_name
-from carebn.training.policy import load
+from carebn.training.policy import Which, load
 from carebn.training.progress_of import unfinished
 
 
@@ -26,6 +26,8 @@ class Config(Consent):
     """nir (neuromorphic chips and simulators), onnx, c (one C99 file) or numpy (for carebn.deploy.load)."""
     out: Path
     """The file to write. A report of the comparison is left beside it, as FILE.json."""
+    which: Which = "last"
+    """The run's policy after the last step, or that of the best evaluation on the way."""
     weights: str | None = None
     """float32, float64, or for c also int8. Default: float32; numpy has float64 only."""
     bias: str = "affine"
@@ -42,7 +44,7 @@ def run(config: Config) -> int:
     for name in ("observations", "episodes"):
         if getattr(config, name) < 1:
             raise ValueError(f"--{name} must be at least 1, got {getattr(config, name)}")
-    policy = load(config.run, trust=config.word)
+    policy = load(config.run, config.which, trust=config.word)
     warning = unfinished(config.run, policy.config)
     if warning:
         print(f"warning: {warning}", file=sys.stderr)

@@ -15,7 +15,7 @@ from carebn.show.raster import DPI, figure
 from carebn.show.screen import Controls
 from carebn.training.environment import check_step, reset, spaces_of, step
 from carebn.training.files import write_atomically
-from carebn.training.policy import load
+from carebn.training.policy import Which, load
 from carebn.training.progress_of import unfinished
 
 
@@ -25,6 +25,8 @@ class Config(Consent):
 
     run: tyro.conf.Positional[Path]
     """Run directory."""
+    which: Which = "last"
+    """Its policy after the last step, or that of the best evaluation on the way."""
     out: Path = Path("raster.png")
     """The picture, .png."""
     decision: int = 1
@@ -40,7 +42,7 @@ def run(config: Config) -> int:
         raise ValueError(f"--seed must not be negative, got {config.seed}")
     if config.out.suffix.lower() != ".png":
         raise ValueError(f"a raster is a .png picture, so --out {config.out} needs that ending")
-    policy = load(config.run, trust=config.word)
+    policy = load(config.run, config.which, trust=config.word)
     writable_file(config.out)
     warning = unfinished(config.run, policy.config)
     if warning:

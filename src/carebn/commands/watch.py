@@ -14,7 +14,7 @@ from carebn.show.outputs import writable_file
 from carebn.show.screen import Controls, Screen
 from carebn.show.stage import Stage
 from carebn.training.environment import check_step, reset, spaces_of, step
-from carebn.training.policy import load
+from carebn.training.policy import Which, load
 from carebn.training.progress_of import unfinished
 
 USUAL_RATE = 30.0  # decisions per second, where an environment does not say
@@ -26,6 +26,8 @@ class Config(Consent):
 
     run: tyro.conf.Positional[Path]
     """Run directory."""
+    which: Which = "last"
+    """Its policy after the last step, or that of the best evaluation on the way."""
     out: Path = Path("film.mp4")
     """The film, .mp4 or .gif."""
     episodes: int = 1
@@ -51,7 +53,7 @@ def run(config: Config) -> int:
         if not 0 < getattr(config, name) < float("inf"):
             raise ValueError(f"--{name} must be above zero and finite, got {getattr(config, name)}")
     form = format_of(config.out)
-    policy = load(config.run, trust=config.word)
+    policy = load(config.run, config.which, trust=config.word)
     writable_file(config.out)
     warning = unfinished(config.run, policy.config)
     if warning:

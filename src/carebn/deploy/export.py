@@ -225,7 +225,7 @@ def _checked(
     returns = None
     if options.weights == "int8":
         if isinstance(policy, Bare):
-            raise ValueError("int8 weights are judged by the return, and a network alone has none; export it from its run")
+            raise ValueError("int8 weights are judged by the return, and a network alone has none: export its run")
         returns = (_played(policy, network, episodes), _played(policy, meant, episodes))
         trained, rounded = returns
         if rounded.mean < trained.mean - RETURN_LOSS * abs(trained.mean):

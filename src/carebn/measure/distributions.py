@@ -56,14 +56,14 @@ def snapshots(
     loaded = CheckpointStore(run_dir, config.checkpoint_interval).load_latest(lambda warning: None)
     if loaded is None:
         raise ValueError(f"{run_dir} has no checkpoint to go on from")
-    loaded.tensors.pop("episode_actions")
-    agent.load_state_dict(loaded.tensors)
+    loaded.snapshot.tensors.pop("episode_actions")
+    agent.load_state_dict(loaded.snapshot.tensors)
     capacity = min(config.buffer_size, config.total_timesteps)
     replay = ReplayBuffer(capacity, (spaces.obs_dim,), spaces.obs_dtype, spaces.action_shape)
     for start, rows in loaded.segments:
         replay.restore(start, rows)
     streams = seeds.Streams(config.seed)
-    streams.restore(loaded.state["streams"])
+    streams.restore(loaded.snapshot.state["streams"])
     sample = replay.sample_obs(OBSERVATIONS, np.random.default_rng(seeds.number(config.seed, seeds.MEASUREMENT)))
     device = next(agent.policy.parameters()).device
     taken = []

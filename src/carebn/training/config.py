@@ -295,9 +295,10 @@ class TrainConfig:
                 raise ValueError(f"option {name!r} has a value of the wrong type: {value!r}")
         return cls(**values)
 
-    def name(self) -> str:
-        """A directory name that tells the main choices, and by a digest all of them."""
-        digest = hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()[:8]
+    def name(self, threads: int = 1) -> str:
+        """A directory name that tells the main choices, and by a digest all of them except the threads."""
+        options = self.as_json() | {"threads": threads}
+        digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:8]
         parts = [self.env_id.replace("/", "-"), self.algo, self.method, self.neuron, f"s{self.seed}", digest]
         return "__".join(part for part in parts if part != "none")
 

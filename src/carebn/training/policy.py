@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -14,10 +14,13 @@ from torch import Tensor, nn
 
 from carebn.algorithm.base import normal
 from carebn.algorithm.sac import LOG_STD_RANGE, log_std_network
+from carebn.checksums import Mismatch, Vouched
 from carebn.network import ANNActor, SpikingActor
 from carebn.network.converted import Converted, Simulation, shaped_like
 from carebn.network.inference import FastActor
 from carebn.network.randomness import is_random, seed_of, seeded
+from carebn.training.best import POLICY as BEST
+from carebn.training.best import read_best
 from carebn.training.build import make_policy
 from carebn.training.config import TrainConfig
 from carebn.training.environment import Env, Spaces, spaces_from
@@ -28,6 +31,8 @@ from carebn.training.spaces_file import read_spaces
 from carebn.training.worlds import MakeEnv, Trust, env_of, given_env
 
 OwnSpaces = tuple[Space[Any], Space[Any]]
+
+Which = Literal["best", "last"]  # of the best evaluation on the way, or after the last step
 
 
 class Policy:
@@ -229,14 +234,18 @@ def _read(run_dir: Path | str) -> tuple[TrainConfig, dict[str, Any] | None]:
     try:
         data = json.loads(path.read_bytes())
         conversion = data.pop("conversion", None) if isinstance(data, dict) else None
-        return TrainConfig.from_json(data).checked(), conversion
+        config = TrainConfig.from_json(data).checked()
+        Vouched(Path(run_dir)).check("config.json")
+        return config, conversion
     except FileNotFoundError:
         raise ValueError(f"{run_dir} is not a run directory: it has no config.json") from None
     except NotADirectoryError:
         raise ValueError(f"{run_dir} is not a run directory: it is a file") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror})") from error
-    except (ValueError, TypeError) as error:
+    except Mismatch:
+        raise
+    except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
 
 
@@ -262,21 +271,29 @@ def spaces_of_run(run_dir: Path | str, config: TrainConfig, trust: Trust = False
     return spaces_from(*own, config.env_id), own
 
 
-def load(run_dir: Path | str, trust: Trust = False) -> Policy:
-    """The policy of a run as of its last checkpoint, or a converted one. Nothing in the directory is executed.
+def load(run_dir: Path | str, which: Which = "last", *, trust: Trust = False) -> Policy:
+    """The policy of a run as of its last checkpoint, or that of its best evaluation, or a converted one. Nothing in the
+    directory is executed.
 
     ``trust``: where the environment is made (to evaluate, say), import the modules that the run's configuration names,
     all of them or those listed.
     """
     config, conversion = _read(run_dir)
-    path = Path(run_dir) / NAME
     command = "train" if conversion is None else "convert"
     remedy = f"running the same carebn {command} command again restores it"
+    path = Path(run_dir) / NAME
+    if which == "best":
+        if conversion is not None:
+            raise ValueError(f"{run_dir} holds a converted policy, of which there is one alone; leave out --which best")
+        read_best(Path(run_dir))
+        path = Path(run_dir) / BEST
+    elif which != "last":
+        raise ValueError(f"which is best or last, got {which!r}")
     spaces, own = spaces_of_run(run_dir, config, trust)
     network = make_policy(config, spaces)
     if conversion is not None:
         network = shaped_like(network, _simulation(conversion, Path(run_dir) / "config.json"))
-    tensors = read_policy(Path(run_dir), remedy)
+    tensors = read_policy(Path(run_dir), remedy, path.name)
     spread = {name: tensors.pop(name) for name in list(tensors) if name.startswith("log_std.")}
     log_std = None
     try:

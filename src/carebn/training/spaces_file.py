@@ -1,6 +1,5 @@
 """``spaces.json``: what a policy reads and decides, so that it can be opened without its environment."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,8 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from numpy.typing import NDArray
 
-from carebn.training.files import as_json, write_atomically
+from carebn.checksums import Mismatch, read_sealed, sealed
+from carebn.training.files import write_atomically
 from carebn.training.flat import MOST_INPUTS
 
 NAME = "spaces.json"
@@ -18,19 +18,23 @@ DTYPES = ("bool", "float16", "float32", "float64", *(f"{sign}int{n}" for sign in
 
 
 def write_spaces(directory: Path, observation: Space[Any], action: Space[Any]) -> None:
-    write_atomically(directory / NAME, as_json({"observation": _plain(observation), "action": _plain(action)}))
+    data = sealed({"observation": _plain(observation), "action": _plain(action)})
+    if not (directory / NAME).exists() or (directory / NAME).read_bytes() != data:
+        write_atomically(directory / NAME, data)
 
 
 def read_spaces(directory: Path) -> tuple[Space[Any], Space[Any]] | None:
     """Observations and actions of the run there; None if it was made before there was this file."""
     path = directory / NAME
     try:
-        data = json.loads(path.read_bytes())
+        data = read_sealed(path)
         return _space(data["observation"]), _space(data["action"])
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror})") from error
+    except Mismatch:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path} does not hold the spaces of a run; running the same command again restores it") from (
             error
