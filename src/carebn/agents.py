@@ -118,13 +118,15 @@ class Agent:
         return target
 
     @classmethod
-    def load(cls, directory: Path | str, env: Env | MakeEnv | None = None, trust: Trust = False) -> Self:
+    def load(
+        cls, directory: Path | str, env: Env | MakeEnv | None = None, trust: Trust = False, quiet: bool = False
+    ) -> Self:
         """The agent of a run directory, of this class or of ``carebn train``; ``learn`` goes on with it there.
 
         ``env``: the environment, if it was given as an object. ``trust``: import what the run's configuration names.
         """
         path = Path(directory)
-        config = replace(read_config(path), run_dir=path)
+        config = replace(read_config(path), run_dir=path, quiet=quiet)
         if config.algo != cls.algo:
             raise ValueError(f"{path} was trained by {config.algo}, not by {cls.algo}")
         newest = CheckpointStore(path, config.checkpoint_interval).newest()
