@@ -38,7 +38,7 @@ from carebn.training.lock import lock
 from carebn.training.measurements import WassersteinLog
 from carebn.training.policy_file import policy_bytes, write_policy
 from carebn.training.progress import ProgressDisplay
-from carebn.training.record import LineFile, Row, read_rows, write_tensorboard
+from carebn.training.record import LineFile, Row, read_rows, with_checksum, write_tensorboard
 from carebn.training.track import Tracker, require_wandb
 from carebn.training.versions import compare_versions
 from carebn.training.vouch import check_logs, vouch, write_identity
@@ -233,10 +233,10 @@ class Run:
                         result = self._evaluate()
                         display.evaluated(self.step, result.mean, result.std)
                         elapsed = time.monotonic() - began
-                        self._record(self.timing, {
+                        self._record(self.timing, with_checksum({
                             "step": self.step, "charts/SPS": (self.step - first) / elapsed, "time/elapsed": elapsed,
                             **{f"time/{name}": seconds for name, seconds in self.spent.items()},
-                        })  # fmt: skip
+                        }))  # fmt: skip
                     if due or self.stop_asked or self.step % config.checkpoint_interval == 0:
                         self._checkpoint()
                     if self.stop_asked and not due:
