@@ -14,6 +14,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 STEPS, MORE_STEPS = 45, 74
 KILLED = 137
+CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate")
 
 
 class Operations:
@@ -46,10 +48,10 @@ class Operations:
             path, _, flags = arguments
             if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and self._is_ours(path):
                 self.happens("open")
-        elif event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate"):
-            # A path that is relative to an open directory is one of shutil.rmtree's.
-            if self._is_ours(arguments[0]) or (event in ("os.remove", "os.rmdir") and arguments[1] != -1):
-                self.happens(event)
+        # A path that is relative to an open directory is one of shutil.rmtree's.
+        removed = event in ("os.remove", "os.rmdir") and arguments[1] != -1
+        if removed or (event in CHANGES and self._is_ours(arguments[0])):
+            self.happens(event)
 
     def happens(self, name: str, halfway: Callable[[], object] = lambda: None) -> None:
         self.count += 1
@@ -143,10 +145,10 @@ def explore(kind: str, share: float, seed: int) -> dict[str, Any]:
         raise RuntimeError(said.read_text())
     names = json.loads((place / "operations").read_text())
     chosen = sorted(random.Random(seed).sample(range(1, len(names) + 1), max(1, round(share * len(names)))))
-    wrong = []
+    wrong: list[str] = []
+    directory = place / "killed"
     for last in chosen:
-        directory = place / "killed"
-        code = in_a_child(lambda last=last: run_and_extend(directory, last), said)  # type: ignore[misc]
+        code = in_a_child(partial(run_and_extend, directory, last), said)
         if code != KILLED:
             wrong.append(f"operation {last} ({names[last - 1]}) was not reached: {said.read_text()}")
         if in_a_child(lambda: train(kind, directory, MORE_STEPS), said) != 0:

@@ -126,12 +126,14 @@ class Run:
         write_identity(self.directory, replace(self.config, threads=self.threads_begun_with))
         check = checker(self.directory / "metrics.jsonl", self.config)
         loaded = self.store.load_latest(self.warnings.append, self.config.total_timesteps, check)
-        self.warnings += compare_versions(self.directory, self.config, loaded is not None)
-        if loaded is not None and self.threads_begun_with != self.config.threads:
-            self.warnings.append(
-                f"this run began with --threads {self.threads_begun_with} and goes on with {self.config.threads}: it "
-                f"resumes, but an exact repetition is no longer promised"
-            )
+        changes = compare_versions(self.directory, self.config, loaded is not None)
+        if self.threads_begun_with != self.config.threads:
+            changes.append(f"--threads {self.threads_begun_with} and goes on with {self.config.threads}")
+        if loaded is not None and loaded.step < self.config.total_timesteps:
+            self.warnings += [
+                f"this run began with {change}: it resumes, but an exact repetition is no longer promised"
+                for change in changes
+            ]
         self.metrics = LineFile(self.directory / "metrics.jsonl")
         self.timing = LineFile(self.directory / "timing.jsonl")
         if "wasserstein" in self.config.measure:
@@ -218,11 +220,11 @@ class Run:
         try:
             with ProgressDisplay(config.total_timesteps, self.step, config.quiet) as display:
                 display.best = self.best
-                self._warn = lambda text: display.say(f"warning: {text}")
+                self._warn = display.warn
                 if self.step:
                     display.resumed()
                 for text in self.warnings:
-                    display.say(f"warning: {text}")
+                    display.warn(text)
                 while self.step < config.total_timesteps:
                     self._one_step()
                     display.advance(self.step)
