@@ -74,6 +74,9 @@ class Vouched:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise Mismatch(f"{path} is damaged: it does not hold checksums") from error
 
+    def __bool__(self) -> bool:
+        return bool(self._files or self._logs)
+
     def check(self, *names: str) -> None:
         """Raises if one of these files is vouched for and is not what it was."""
         for name in names:

@@ -9,6 +9,7 @@ import tyro
 from carebn.commands.consent import Consent
 from carebn.deploy.export import FORMATS, export, observations
 from carebn.errors import unknown_name
+from carebn.training.checkpoint import CheckpointStore
 from carebn.training.policy import Which, load
 from carebn.training.progress_of import unfinished
 
@@ -48,6 +49,8 @@ def run(config: Config) -> int:
     warning = unfinished(config.run, policy.config)
     if warning:
         print(f"warning: {warning}", file=sys.stderr)
+    if (config.run / "replay").is_dir():
+        CheckpointStore(config.run, policy.config.checkpoint_interval).check_replay()
     seen = observations(config.run, policy, config.observations)
     report = export(
         policy,

@@ -28,6 +28,8 @@ def run(config: TrainConfig) -> int:
         return stop.code
     picture = plot_curve(run.directory, run.config.title())
     if not worked:
+        for text in run.warnings:
+            print(f"warning: {text}", file=sys.stderr)
         print(f"this run is complete: {run.directory}")
     if run.best is not None:
         kept = "" if run.best_policy is None else "; --which best takes its policy in place of the last"

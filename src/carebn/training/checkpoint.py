@@ -237,6 +237,17 @@ class CheckpointStore:
             raise Damaged(f"the contents of {directory} cannot be read ({error})") from error
         return Loaded(step, snapshot, segments, was_last)
 
+    def check_replay(self) -> None:
+        """Raises if a segment that the newest readable manifest names is not what it was."""
+        for step in reversed(self._steps()):
+            try:
+                manifest = self._manifest(step)
+            except Damaged:
+                continue
+            for name, digest in manifest["replay"].items():
+                _verified(self.replay_directory / name, digest)
+            return
+
     def forget_after(self, step: int) -> None:
         """Drop checkpoints newer than ``step``: damaged ones that were passed over."""
         for newer in self._steps():

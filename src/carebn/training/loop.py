@@ -41,7 +41,7 @@ from carebn.training.lock import lock
 from carebn.training.measurements import WassersteinLog
 from carebn.training.policy_file import policy_bytes, write_policy
 from carebn.training.progress import ProgressDisplay
-from carebn.training.record import LineFile, Row, read_rows, write_tensorboard
+from carebn.training.record import LineFile, Row, read_rows, with_checksum, write_tensorboard
 from carebn.training.spaces_file import write_spaces
 from carebn.training.track import Tracker, require_wandb
 from carebn.training.versions import compare_versions
@@ -138,12 +138,14 @@ class Run:
         write_spaces(self.directory, *own_spaces(self.env))
         check = checker(self.directory / "metrics.jsonl", self.config)
         loaded = self.store.load_latest(self.warnings.append, self.config.total_timesteps, check)
-        self.warnings += compare_versions(self.directory, self.config, loaded is not None)
-        if loaded is not None and self.threads_begun_with != self.config.threads:
-            self.warnings.append(
-                f"this run began with --threads {self.threads_begun_with} and goes on with {self.config.threads}: it "
-                f"resumes, but an exact repetition is no longer promised"
-            )
+        changes = compare_versions(self.directory, self.config, loaded is not None)
+        if self.threads_begun_with != self.config.threads:
+            changes.append(f"--threads {self.threads_begun_with} and goes on with {self.config.threads}")
+        if loaded is not None and loaded.step < self.config.total_timesteps:
+            self.warnings += [
+                f"this run began with {change}: it resumes, but an exact repetition is no longer promised"
+                for change in changes
+            ]
         self.metrics = LineFile(self.directory / "metrics.jsonl")
         self.timing = LineFile(self.directory / "timing.jsonl")
         if "wasserstein" in self.config.measure:
@@ -231,11 +233,11 @@ class Run:
         try:
             with ProgressDisplay(config.total_timesteps, self.step, config.quiet) as display:
                 display.best = self.best
-                self._warn = lambda text: display.say(f"warning: {text}")
+                self._warn = display.warn
                 if self.step:
                     display.resumed()
                 for text in self.warnings:
-                    display.say(f"warning: {text}")
+                    display.warn(text)
                 while self.step < config.total_timesteps:
                     self._one_step()
                     display.advance(self.step)
@@ -248,10 +250,10 @@ class Run:
                         display.evaluated(self.step, result.mean, result.std)
                         self._tell("evaluation")
                         elapsed = time.monotonic() - began
-                        self._record(self.timing, {
+                        self._record(self.timing, with_checksum({
                             "step": self.step, "charts/SPS": (self.step - first) / elapsed, "time/elapsed": elapsed,
                             **{f"time/{name}": seconds for name, seconds in self.spent.items()},
-                        })  # fmt: skip
+                        }))  # fmt: skip
                     if due or self.stop_asked or self.stopped or self.step % config.checkpoint_interval == 0:
                         self._checkpoint()
                         self._tell("checkpoint")

@@ -26,7 +26,7 @@ def fingerprint(config: TrainConfig) -> dict[str, Any]:
 
 
 def compare_versions(directory: Path, config: TrainConfig, resumed: bool) -> list[str]:
-    """Writes down what a run begins with; of one that is resumed, says in a sentence what has changed since."""
+    """Writes down what a run begins with; of one that is resumed, says the first thing that has changed since."""
     path, now = directory / "versions.json", fingerprint(config)
     if not (resumed and path.exists()):
         write_atomically(path, as_json(now))
@@ -34,9 +34,5 @@ def compare_versions(directory: Path, config: TrainConfig, resumed: bool) -> lis
     before = read_json(path)
     if not isinstance(before, dict):
         raise ValueError(f"{path} is damaged: it does not hold versions")
-    return [
-        f"this run began with {name} {before.get(name)} and goes on with {version}: it resumes, but an exact "
-        f"repetition is no longer promised"
-        for name, version in now.items()
-        if version != before.get(name)
-    ][:1]
+    changed = [name for name in now if now[name] != before.get(name)]
+    return [f"{name} {before.get(name)} and goes on with {now[name]}" for name in changed[:1]]
