@@ -1,4 +1,4 @@
-"""C: one self-contained C99 file, without allocation and with nothing but libm, and a header that declares its function.
+"""C: a self-contained C99 file, without allocation and with nothing but libm, and a header that declares its function.
 
 Event-driven: per layer and step, the rows of the inputs that fired are added up. Weights are float, double, or int8 or
 int16 with one factor per neuron; then a layer's sums are of integers, and no multiplication is left in them.
@@ -60,7 +60,7 @@ def to_header(network: Folded, weights: str = "float32", prefix: str = "") -> st
 extern "C" {{
 #endif
 
-{_declaration(network, DIALECTS[weights].real, name, sizes=False)};
+{_declaration(network, DIALECTS[weights].real, name)};
 
 #ifdef __cplusplus
 }}
@@ -125,11 +125,11 @@ typedef {d.real} real;
     yield _main(network, name)
 
 
-def _declaration(network: Folded, real: str, name: str, sizes: bool = True) -> str:
+def _declaration(network: Folded, real: str, name: str) -> str:
     observation = _observation_type(network)
     result = "values" if network.bounds is None else "action"
-    o, r = (network.encoder.obs_dim, network.readout.values) if sizes else ("", "")
-    return f"int {name}(const {observation} observation[{o}], {real} {result}[{r}])"
+    inputs, outputs = network.encoder.obs_dim, network.readout.values
+    return f"int {name}(const {observation} observation[{inputs}], {real} {result}[{outputs}])"
 
 
 def _observation_type(network: Folded) -> str:

@@ -167,9 +167,9 @@ def export(
     if prefix and form.header is None:
         raise ValueError(f"--prefix is for --to c, whose names it begins; --to {to} has none")
     c_export.function_name(prefix)  # says what is wrong with it
+    _check_writable(out)
     header, about = out.with_suffix(".h"), Path(f"{out}.json")
-    for path in (out, about, *([] if form.header is None else [header])):
-        _check_writable(path)
+    _check_writable(about)
     if form.header is not None:
         _check_header(out, header)
     network = fold(policy.network, byte_observations=policy.obs_dtype == np.uint8)
@@ -215,6 +215,7 @@ def _check_writable(out: Path) -> None:
 def _check_header(out: Path, header: Path) -> None:
     if out == header:
         raise ValueError(f"{out} is the name of the header that comes with the C file; choose another --out")
+    _check_writable(header)
     if header.exists() and c_export.HEADER_MARK.encode() not in header.read_bytes():
         raise ValueError(f"{header} exists, and the header of {out} would take its place; choose another --out")
 

@@ -27,10 +27,7 @@ SHARES = np.arange(1.0, 0.39, -0.05)  # of the largest weight, which the last le
 ROWS = 20_000  # inputs that a layer is rounded on, one per observation and step, about
 DAMPING = 0.01  # of the mean square of an input: what is added, so that rare inputs do not carry everything
 REACH = 0.1  # how far the threshold may move, relative to itself
-NEAR = {
-    "int8": 1e-4,
-    "int16": 1e-5,
-}  # how far into a gap it moves, so that float32 cannot doubt on which side a potential is
+NEAR = {"int8": 1e-4, "int16": 1e-5}  # how far into a gap it moves: out of float32's doubt, within rounding's
 LARGEST_SUM = 2**31 - 1  # of a neuron's levels: they are added up in 32 bits
 
 
