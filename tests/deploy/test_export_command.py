@@ -119,7 +119,7 @@ def test_int8_that_loses_the_return_is_refused(carebn, monkeypatch):
     words = ("export", TRAINED, "--to", "c", "--weights", "int8", "--out", "policy.c")
     assert_one_sentence(
         carebn(*words),
-        "with int8 weights the policy keeps 90.0% of its return, and --tolerance 0.95 asks for 95%, so nothing was "
+        "with int8 weights the policy keeps 90.0% of its return, and --tolerance 0.95 asks for 95.0%, so nothing was "
         "written: mean return 90.0 ± 0.0 with int8 weights, 100.0 ± 0.0 as trained; both in the same 100 episodes "
         "(seeds 2000000 to 2000099); use --weights int16 or float32, or a smaller --tolerance",
     )

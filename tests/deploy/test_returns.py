@@ -42,12 +42,19 @@ def test_a_fall_that_the_trained_policy_has_later_is_no_loss():
     assert len(found.trained.returns) == len(found.rounded.returns) == 40
 
 
-@pytest.mark.parametrize(("trained", "rounded", "share"), [(100, 94, "94.0%"), (-100, -106, "-6.0"), (0, -1, "-1.0")])
-def test_a_true_loss_is_found_after_ten_times_as_many(trained, rounded, share):
+@pytest.mark.parametrize(
+    ("trained", "rounded", "verdict"),
+    [
+        (100, 94, "keeps 94.0% of its return, and --tolerance 0.95 asks for 95.0%"),
+        (-100, -106, "loses 6.0 of its return, and --tolerance 0.95 allows 5.0"),
+        (0, -1, "loses 1.0 of its return, and --tolerance 0.95 allows 0.0"),
+    ],
+)
+def test_a_true_loss_is_found_after_ten_times_as_many(trained, rounded, verdict):
     found = judged(lambda i: trained, lambda i: rounded, episodes=3)
     assert not found.kept(0.95)
     assert len(found.trained.returns) == 30
-    assert found.share == share
+    assert found.verdict(0.95) == verdict
 
 
 def test_the_tolerance_is_the_users():

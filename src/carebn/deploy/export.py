@@ -258,9 +258,8 @@ def _checked(
         if not returns.kept(play.tolerance):
             wider = [name for name in ("int16", form.weights[0]) if name != options.weights]
             raise ValueError(
-                f"with {options.weights} weights the policy keeps {returns.share} of its return, and --tolerance "
-                f"{play.tolerance:g} asks for {play.tolerance:.0%}, so nothing was written: {returns}; use --weights "
-                f"{' or '.join(wider)}, or a smaller --tolerance"
+                f"with {options.weights} weights the policy {returns.verdict(play.tolerance)}, so nothing was written: "
+                f"{returns}; use --weights {' or '.join(wider)}, or a smaller --tolerance"
             )
     return Report(to, options, source, parity, returns)
 

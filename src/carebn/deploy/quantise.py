@@ -11,7 +11,7 @@ which side of the threshold they lie. So each layer is rounded by what it does o
 4. LIF and CLIF: factor and bias are multiplied by one number, which moves the threshold relative to the potentials to
    where it best parts those that fired before rounding from those that did not.
 
-A layer is rounded on the spikes of the rounded layers before it.
+A layer is rounded on the spikes of the rounded layers before it. In the end thresholds are centred, as for float32.
 """
 
 from dataclasses import replace
@@ -19,6 +19,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from carebn.deploy.centring import amplified, centred
 from carebn.deploy.folded import Array, Folded, Integers, Layer
 from carebn.deploy.runtime import checked, currents, encode, fire
 
@@ -44,7 +45,8 @@ def quantised(network: Folded, weights: str, obs: NDArray[np.generic]) -> Folded
         rounded = _with_threshold(_rounded(layer, after, steps, weights), after, spikes, NEAR[weights])
         layers.append(rounded)
         before, after = spikes, fire(rounded, currents(rounded, after, steps))
-    return replace(network, layers=tuple(layers)).rounded(np.float32)
+    whole = replace(network, layers=tuple(layers))
+    return centred(whole, obs, NEAR[weights]).rounded(np.float32)
 
 
 def _rounded(layer: Layer, x: Array, steps: int, weights: str) -> Layer:
@@ -109,14 +111,12 @@ def _compensated(weight: Array, factor: Array, squares: Array, last: int) -> Arr
 def _with_threshold(layer: Layer, x: Array, spikes: Array, near: float) -> Layer:
     """The layer with its thresholds where they part best what fired (``spikes``) from what did not."""
     threshold = layer.neuron.constants.get("v_threshold", 0.0)
-    if layer.neuron.kind not in ("lif", "clif") or threshold <= 0 or layer.integers is None:
+    if layer.neuron.kind not in ("lif", "clif") or threshold <= 0:
         return layer
     potentials = _potentials(layer, currents(layer, x, len(spikes)), spikes).reshape(-1, layer.outputs)
     fired = spikes.reshape(-1, layer.outputs) > 0
     parted = np.array([_parting(potentials[:, f], fired[:, f], threshold, near) for f in range(layer.outputs)])
-    gain = threshold / parted
-    integers = Integers(layer.integers.levels, layer.integers.factor * gain)
-    return replace(layer, weight=integers.weight, bias=layer.bias * gain, integers=integers)
+    return amplified(layer, threshold / parted)
 
 
 def _potentials(layer: Layer, current: Array, spikes: Array) -> Array:

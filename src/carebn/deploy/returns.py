@@ -32,12 +32,13 @@ class Returns:
         """Whether that share of the return is left; of a negative return, whether no more than the rest was added."""
         return self.rounded.mean >= self.trained.mean - (1 - share) * abs(self.trained.mean)
 
-    @property
-    def share(self) -> str:
-        """For people; a return of zero or less has no share."""
-        if self.trained.mean <= 0:
-            return f"{self.rounded.mean - self.trained.mean:+.1f}"
-        return f"{self.rounded.mean / self.trained.mean:.1%}"
+    def verdict(self, share: float) -> str:
+        """What was measured, and what was asked for; of a negative return there is no share."""
+        before, after = self.trained.mean, self.rounded.mean
+        if before > 0:
+            return f"keeps {after / before:.1%} of its return, and --tolerance {share:g} asks for {share:.1%}"
+        lost, allowed = before - after, (1 - share) * abs(before)
+        return f"loses {lost:.1f} of its return, and --tolerance {share:g} allows {allowed:.1f}"
 
     def __str__(self) -> str:
         number = len(self.trained.returns)
