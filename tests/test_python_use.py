@@ -365,6 +365,8 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
     actor = carebn.SpikingActor(4, 2, hidden=(8,))
     with pytest.raises(ValueError, match=r"shape \[n, 4\], got \[3, 5\]"):
         carebn.export(actor, "numpy", tmp_path / "a.npz", observations=np.zeros((3, 5)))
+    with pytest.raises(ValueError, match="int8 weights are judged by the return"):
+        carebn.export(actor, "c", tmp_path / "a.c", weights="int8")
     with pytest.raises(ValueError, match="unknown export format"):
         carebn.export(actor, "pdf", tmp_path / "a.pdf")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="do not know how to fold a Linear"):
