@@ -95,7 +95,7 @@ def assert_one_sentence(said: Said) -> None:
         ("--threads -2", "--threads must be at least 1, got -2"),
         ("--run-dir /proc/none/here", "cannot write to /proc/none/here (No such file or directory); choose another"),
         ("--import no_such_world", "cannot import module 'no_such_world'"),
-        ("--env-id FrozenLake-v1 --algo dqn", "a flat Box is needed"),
+        ("--env-id ALE/Pong-v5 --algo dqn --env-kwargs obs_type=rgb", "has images as observations"),
         ("--actor-learning-rate -1", "learning rate"),
     ],
 )
@@ -153,7 +153,7 @@ def test_help_of_train_lists_every_option(carebn) -> None:
     said = carebn("train", "--help")
     assert said.code == 0
     for name in TrainConfig.__dataclass_fields__:
-        option = "--import" if name == "import_modules" else f"--{name.replace('_', '-')}"
+        option = {"import_modules": "--import", "wrappers": "--wrapper"}.get(name, f"--{name.replace('_', '-')}")
         assert option in said.out
     assert "--no-raw-bytes" in said.out
     assert "Train an agent" in said.out

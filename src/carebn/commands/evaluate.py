@@ -5,17 +5,18 @@ from pathlib import Path
 
 import tyro
 
-from carebn.training.environment import make_env
-from carebn.training.evaluation import play
-from carebn.training.policy import load
+from carebn.commands.consent import Consent
+from carebn.training.policy import Which, load
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Consent):
     """Play noise-free episodes with a trained policy."""
 
     run: tyro.conf.Positional[Path]
     """Run directory, or that of a converted policy."""
+    which: Which = "last"
+    """Its policy after the last step, or that of the best evaluation on the way."""
     episodes: int = 10
     """How many episodes."""
     seed: int = 1_000_000
@@ -27,9 +28,7 @@ def run(config: Config) -> int:
         raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
     if config.seed < 0:
         raise ValueError(f"--seed must not be negative, got {config.seed}")
-    policy = load(config.run)
-    envs = [make_env(policy.config.env_id, policy.config.import_modules) for _ in range(config.episodes)]
-    result = play(policy.predict, envs, range(config.seed, config.seed + len(envs)), policy.config.env_id)
+    result = load(config.run, config.which, trust=config.word).evaluate(config.episodes, config.seed)
     for i, (score, length) in enumerate(zip(result.returns, result.lengths, strict=True)):
         print(f"episode {i + 1}: return {score:.1f} in {length} steps")
     over = f" ± {result.std:.1f} over {config.episodes} episodes" if config.episodes > 1 else " over 1 episode"

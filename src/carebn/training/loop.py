@@ -1,12 +1,13 @@
 """A training run: act, step, store, update; evaluate and checkpoint on schedule; resume exactly."""
 
-import json
 import math
 import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import replace
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -17,33 +18,35 @@ from numpy.typing import NDArray
 from carebn.algorithm import ReplayBuffer
 from carebn.machine import cores
 from carebn.training import seeds
+from carebn.training.best import write_best
 from carebn.training.build import make_agent
-from carebn.training.checkpoint import CheckpointStore
+from carebn.training.callbacks import Callback, Event, Kind, listener
+from carebn.training.checkpoint import CheckpointStore, Loaded, Snapshot
 from carebn.training.config import TrainConfig
+from carebn.training.conversion import remove_own_conversion
 from carebn.training.environment import (
     BadStepError,
     EnvironmentFailedError,
     NonFiniteError,
     check_step,
-    make_env,
     reset,
     spaces_of,
     step,
 )
 from carebn.training.evaluation import Evaluation, evaluate
-from carebn.training.files import as_json, write_atomically
-from carebn.training.lock import LOCK_FILE, lock
+from carebn.training.extension import checker, is_regular
+from carebn.training.flat import own_spaces
+from carebn.training.identity import check_same, check_steps, default_directory, stored
+from carebn.training.lock import lock
 from carebn.training.measurements import WassersteinLog
-from carebn.training.policy_file import write_policy
+from carebn.training.policy_file import policy_bytes, write_policy
 from carebn.training.progress import ProgressDisplay
-from carebn.training.record import LineFile, Row, read_rows, write_tensorboard
+from carebn.training.record import LineFile, Row, read_rows, with_checksum, write_tensorboard
+from carebn.training.spaces_file import write_spaces
 from carebn.training.track import Tracker, require_wandb
-from carebn.training.versions import fingerprint
-
-
-def _may_precede(name: str) -> bool:
-    """Whether a file may be there before a run is: what a process leaves that dies while it begins one."""
-    return name == LOCK_FILE or name.endswith(".part")
+from carebn.training.versions import compare_versions
+from carebn.training.vouch import check_logs, vouch, write_identity
+from carebn.training.worlds import MakeEnv, env_of
 
 
 def _doubts(config: TrainConfig) -> list[str]:
@@ -73,7 +76,8 @@ class InterruptedRun(Exception):  # noqa: N818  # not an error: somebody wanted 
 class Run:
     """One run directory. ``Run(config).train()`` starts it, resumes it, or finds it complete."""
 
-    def __init__(self, config: TrainConfig) -> None:
+    def __init__(self, config: TrainConfig, make: MakeEnv | None = None, callback: Callback | None = None) -> None:
+        """``make`` stands for the environment of the configuration, ``callback`` hears of steps (``callbacks``)."""
         self.config = config = config.checked()
         torch.set_num_threads(config.threads)
         assert config.learning_starts is not None
@@ -81,15 +85,17 @@ class Run:
         assert config.update_interval is not None
         self.learning_starts, self.random_steps = config.learning_starts, config.random_steps
         self.update_interval = config.update_interval
-        self.directory = config.run_dir if config.run_dir is not None else Path("runs") / config.name()
-        self.env = make_env(config.env_id, config.import_modules)
+        self.directory = config.run_dir if config.run_dir is not None else default_directory(config)
+        self.make = make if make is not None else partial(env_of, config, True)  # who trains has said what to import
+        self.hear = listener(callback)
+        self.env = self.make()
         self.spaces = spaces_of(self.env, config.env_id)
         self.agent = make_agent(config, self.spaces)
         capacity = min(config.buffer_size, config.total_timesteps)
         self.replay = ReplayBuffer(capacity, (self.spaces.obs_dim,), self.spaces.obs_dtype, self.spaces.action_shape)
         self.streams = seeds.Streams(config.seed)
         self.store = CheckpointStore(self.directory, config.checkpoint_interval)
-        self.eval_envs = [make_env(config.env_id, config.import_modules) for _ in range(config.eval_episodes)]
+        self.eval_envs = [self.make() for _ in range(config.eval_episodes)]
         self.eval_seeds = [seeds.number(config.seed, seeds.EVALUATION, i) for i in range(config.eval_episodes)]
         self.step = 0
         self.episode = 0
@@ -98,10 +104,18 @@ class Run:
         self.episode_actions: list[Any] = []
         self.losses: dict[str, float] = {}
         self.best: float | None = None
+        self.best_policy: bytes | None = None
+        self.best_evaluation: dict[str, Any] | None = None
+        self.before_the_end: Snapshot | None = None  # if the last evaluation is one that only the end calls for
         self.obs: NDArray[Any] = np.empty(0)
         self.stop_asked: int | None = None  # the signal that did
+        self.stopped = False  # by the callback
+        self.reward = 0.0
+        self.last: float | None = None  # mean return of the last evaluation
         self.spent = {"evaluation": 0.0, "recalibration": 0.0, "checkpoint": 0.0}
+        self.threads_begun_with = config.threads
         self.warnings = _doubts(config)
+        self._warn: Callable[[str], None] = self.warnings.append
         self.tracker: Tracker | None = None
         self.wasserstein: WassersteinLog | None = None
 
@@ -109,79 +123,75 @@ class Run:
 
     def _check_directory(self) -> None:
         """Refuse a directory that holds anything else than this run."""
-        config_file = self.directory / "config.json"
-        ours = self.config.as_json()
-        if config_file.exists():
-            try:
-                theirs = json.loads(config_file.read_bytes())
-            except ValueError as error:
-                raise ValueError(f"{config_file} is not readable as JSON; is this a run directory?") from error
-            if not isinstance(theirs, dict):
-                raise ValueError(f"{config_file} does not hold a configuration; is this a run directory?")
-            # Written by an earlier version: what it did not know yet was at its default.
-            missing = ours.keys() - theirs.keys()
-            known = {k: v for k, v in theirs.items() if k in ours}
-            theirs |= {k: v for k, v in TrainConfig.from_json(known).checked().as_json().items() if k in missing}
-            # In the order of the options, which begins with the most important ones.
-            different = [
-                f"{k} is {theirs.get(k)!r} there and {ours.get(k)!r} here"
-                for k in ours | theirs
-                if ours.get(k) != theirs.get(k)
-            ]
-            if different:
-                raise ValueError(
-                    f"{self.directory} holds a run with another configuration: {', '.join(different)}; choose another "
-                    f"--run-dir"
-                )
-        elif self.directory.exists() and not self.directory.is_dir():
-            raise ValueError(f"{self.directory} is a file, not a directory; choose another --run-dir")
-        elif self.directory.exists() and any(not _may_precede(path.name) for path in self.directory.iterdir()):
-            raise ValueError(f"{self.directory} is not empty and not a run; choose another --run-dir")
+        theirs = stored(self.directory)
+        if theirs is not None:
+            check_same(self.directory, theirs, self.config)
+            check_steps(self.directory, self.store.newest(), self.config)
+            self.threads_begun_with = theirs.threads
 
     def _open(self) -> bool:
         """Prepare the directory and restore the newest checkpoint; says whether there is anything left to do."""
         self._check_directory()  # again: until the lock was taken, somebody else may have begun here
         self.directory.mkdir(parents=True, exist_ok=True)
-        # The configuration comes first: from then on this is a run directory.
-        write_atomically(self.directory / "config.json", as_json(self.config.as_json()))
-        write_atomically(self.directory / "command.txt", (self.config.command() + "\n").encode())
-        loaded = self.store.load_latest(self.warnings.append)
-        versions_file = self.directory / "versions.json"
-        versions = fingerprint(self.config)
-        if loaded is not None and versions_file.exists():
-            before = json.loads(versions_file.read_bytes())
-            changed = [k for k in versions if versions[k] != before.get(k)]
-            if changed:
-                k = changed[0]
-                self.warnings.append(
-                    f"this run began with {k} {before.get(k)} and goes on with {versions[k]}: it resumes, but an exact "
-                    f"repetition is no longer promised"
-                )
-        else:
-            write_atomically(versions_file, as_json(versions))
+        check_logs(self.directory, self.config)
+        write_identity(self.directory, replace(self.config, threads=self.threads_begun_with))
+        write_spaces(self.directory, *own_spaces(self.env))
+        check = checker(self.directory / "metrics.jsonl", self.config)
+        loaded = self.store.load_latest(self.warnings.append, self.config.total_timesteps, check)
+        changes = compare_versions(self.directory, self.config, loaded is not None)
+        if self.threads_begun_with != self.config.threads:
+            changes.append(f"--threads {self.threads_begun_with} and goes on with {self.config.threads}")
+        if loaded is not None and loaded.step < self.config.total_timesteps:
+            self.warnings += [
+                f"this run began with {change}: it resumes, but an exact repetition is no longer promised"
+                for change in changes
+            ]
         self.metrics = LineFile(self.directory / "metrics.jsonl")
         self.timing = LineFile(self.directory / "timing.jsonl")
         if "wasserstein" in self.config.measure:
-            self.wasserstein = WassersteinLog(self.directory, self.config.seed, 0 if loaded is None else loaded.step)
+            self.wasserstein = WassersteinLog(self.directory, self.config.seed)
+        self._cut_logs(loaded)
+        if loaded is None or loaded.step < self.config.total_timesteps:
+            remove_own_conversion(self.directory, self.config)  # it would be that of a shorter run
         if loaded is None:
-            self.metrics.cut_back(0)
             self._begin_episode()
             return True
-        state = loaded.state
-        self.episode_actions = list(loaded.tensors.pop("episode_actions").numpy())
-        self.agent.load_state_dict(loaded.tensors)
+        state, tensors = loaded.snapshot.state, loaded.snapshot.tensors
+        self.episode_actions = list(tensors.pop("episode_actions").numpy())
+        self.agent.load_state_dict(tensors)
         for start, rows in loaded.segments:
             self.replay.restore(start, rows)
         self.streams.restore(state["streams"])
-        self.metrics.cut_back(state["metrics_bytes"])
         self.step, self.best = loaded.step, state["best"]
+        self.best_policy, self.best_evaluation = loaded.snapshot.best, state.get("best_evaluation")
         self.episode, self.episode_start = state["episode"], state["episode_start"]
         self.episode_return, self.losses = state["episode_return"], state["losses"]
         self.store.forget_after(loaded.step)
-        self.store.clean()
+        self.store.clean(self._warn)
         self._replay_episode()
+        if loaded.was_last and self.step % self.config.checkpoint_interval == 0:
+            self._checkpoint()  # as a longer run makes it
         self._write_derived()  # in case the run was killed between its checkpoint and these
+        self._vouch(self.metrics.secure())
         return self.step < self.config.total_timesteps
+
+    def _cut_logs(self, loaded: Loaded | None) -> None:
+        """Back to where the run goes on; first only that much is vouched for, because this may be cut short too."""
+        metrics = 0 if loaded is None else loaded.snapshot.state["metrics_bytes"]
+        lengths = {self.metrics: metrics}
+        if self.wasserstein is not None:
+            # before an evaluation, also that of the step itself is still to come
+            step = 0 if loaded is None else loaded.step - loaded.was_last
+            lengths[self.wasserstein.file] = self.wasserstein.length_until(step)
+        vouch(self.directory, {log.path.name: log.until(length) for log, length in lengths.items()})
+        for log, length in lengths.items():
+            log.cut_back(length)
+
+    def _vouch(self, metrics: tuple[int, str]) -> None:
+        logs = {self.metrics.path.name: metrics}
+        if self.wasserstein is not None:
+            logs[self.wasserstein.file.path.name] = self.wasserstein.file.secure()
+        vouch(self.directory, logs)
 
     def _begin_episode(self) -> None:
         with self._dated("at", self.step):
@@ -216,38 +226,54 @@ class Run:
         config = self.config
         if config.track:
             self.tracker = Tracker(self.directory.name, config.as_json())
-        # Slurm and Docker send SIGTERM.
-        before = {number: signal.signal(number, self._ask_to_stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        # Slurm and Docker send SIGTERM. Python lets only the main thread listen.
+        heard = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        before = {number: signal.signal(number, self._ask_to_stop) for number in heard}
         began, first = time.monotonic(), self.step
         try:
             with ProgressDisplay(config.total_timesteps, self.step, config.quiet) as display:
                 display.best = self.best
+                self._warn = display.warn
                 if self.step:
                     display.resumed()
                 for text in self.warnings:
-                    display.say(f"warning: {text}")
+                    display.warn(text)
                 while self.step < config.total_timesteps:
                     self._one_step()
                     display.advance(self.step)
+                    self._tell("step")
                     due = self.step == config.total_timesteps
-                    if due or self.step % config.eval_interval == 0:
+                    if due and not is_regular(self.step, config):
+                        self.before_the_end = self._snapshot()
+                    if due or is_regular(self.step, config):
                         result = self._evaluate()
                         display.evaluated(self.step, result.mean, result.std)
+                        self._tell("evaluation")
                         elapsed = time.monotonic() - began
-                        self._record(self.timing, {
+                        self._record(self.timing, with_checksum({
                             "step": self.step, "charts/SPS": (self.step - first) / elapsed, "time/elapsed": elapsed,
                             **{f"time/{name}": seconds for name, seconds in self.spent.items()},
-                        })  # fmt: skip
-                    if due or self.stop_asked or self.step % config.checkpoint_interval == 0:
+                        }))  # fmt: skip
+                    if due or self.stop_asked or self.stopped or self.step % config.checkpoint_interval == 0:
                         self._checkpoint()
+                        self._tell("checkpoint")
                     if self.stop_asked and not due:
                         text = f"stopped at step {self.step:,}; the same command resumes it"
                         raise InterruptedRun(text, self.stop_asked)
+                    if self.stopped:
+                        break
             return True
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
             self.close()
+
+    def _tell(self, kind: Kind) -> None:
+        """The callback hears of it, and may say that it is enough."""
+        if self.hear is not None:
+            total, losses, last = self.config.total_timesteps, dict(self.losses), self.last
+            event = Event(kind, self.step, total, self.directory, self.reward, losses, last, self.best)
+            self.stopped |= not self.hear(event)
 
     def _ask_to_stop(self, signum: int, frame: FrameType | None) -> None:
         self.stop_asked = signum
@@ -273,6 +299,7 @@ class Run:
         self.replay.add(self.obs, action, reward, next_obs, terminated)
         self.episode_actions.append(action)
         self.obs = next_obs
+        self.reward = reward
         self.episode_return += reward
         self.step += 1
         if self.step > self.learning_starts:
@@ -343,7 +370,8 @@ class Run:
         t2 = time.monotonic()
         self.spent["recalibration"] += t1 - t0
         self.spent["evaluation"] += t2 - t1
-        self.best = result.mean if self.best is None else max(self.best, result.mean)
+        self.last = result.mean
+        self._keep_best(result)
         row: Row = {"eval/mean_return": result.mean, "eval/std_return": result.std}
         self._record(self.metrics, {"step": self.step, **row, "returns": result.returns, "lengths": result.lengths})
         if self.wasserstein is not None:
@@ -358,27 +386,43 @@ class Run:
         self.spent["measurement"] = self.spent.get("measurement", 0.0) + time.monotonic() - t0
         return distances
 
-    def _checkpoint(self) -> None:
-        t0 = time.monotonic()
+    def _keep_best(self, result: Evaluation) -> None:
+        if self.best is None or result.mean > self.best:
+            self.best = result.mean
+            self.best_policy = policy_bytes(self._policy())
+            self.best_evaluation = {
+                "step": self.step, "mean_return": result.mean, "std_return": result.std, "returns": result.returns
+            }  # fmt: skip
+
+    def _snapshot(self) -> Snapshot:
         tensors = self.agent.state_dict()
         for name, tensor in tensors.items():
             if not torch.isfinite(tensor).all():
                 raise NonFiniteError(f"{name} holds NaN or infinity at step {self.step:,}; {self._kept()}")
         tensors["episode_actions"] = torch.from_numpy(np.array(self.episode_actions))
+        length, digest = self.metrics.secure()
         state = {
             "streams": self.streams.state(),
             "best": self.best,
-            "losses": self.losses,
+            "best_evaluation": self.best_evaluation,
+            "losses": dict(self.losses),
             "episode": self.episode,
             "episode_start": self.episode_start,
             "episode_return": self.episode_return,
+            "metrics_bytes": length,
+            "metrics_sha256": digest,
         }
+        return Snapshot(tensors, state, self.best_policy)
+
+    def _checkpoint(self) -> None:
+        t0 = time.monotonic()
         try:
-            state["metrics_bytes"] = self.metrics.secure()
+            now = self._snapshot()
             if self.wasserstein is not None:
                 self.wasserstein.file.secure()
-            self.store.save(self.step, tensors, state, self.replay)
+            self.store.save(self.step, now, self.replay, self.before_the_end, self._warn)
             self._write_derived()
+            self._vouch((now.state["metrics_bytes"], now.state["metrics_sha256"]))
         except OSError as error:
             raise OSError(
                 f"cannot write a checkpoint to {self.directory} at step {self.step:,} ({error.strerror}); the one "
@@ -386,13 +430,17 @@ class Run:
             ) from error
         self.spent["checkpoint"] += time.monotonic() - t0
 
-    def _write_derived(self) -> None:
-        """What follows from the state of the run: the policy, and TensorBoard's view of the metrics."""
+    def _policy(self) -> dict[str, torch.Tensor]:
         policy = self.agent.policy.state_dict()
         if self.config.algo == "sac":  # what sampling needs besides
             own = self.agent.state_dict()
             policy |= {k.removeprefix("gaussian."): v for k, v in own.items() if k.startswith("gaussian.log_std.")}
-        write_policy(self.directory, policy)
+        return policy
+
+    def _write_derived(self) -> None:
+        """What follows from the state of the run: the policies, and TensorBoard's view of the metrics."""
+        write_policy(self.directory, self._policy())
+        write_best(self.directory, self.best_policy, self.best_evaluation)
         write_tensorboard(read_rows(self.metrics.path), self.directory / "tensorboard")
 
     def close(self) -> None:

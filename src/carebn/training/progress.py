@@ -68,5 +68,11 @@ class ProgressDisplay:
         self.last, self.best = mean, mean if self.best is None else max(self.best, mean)
         self.say(f"step {step:,}: return {mean:.1f} ± {std:.1f}, best {self.best:.1f}")
 
+    def warn(self, text: str) -> None:
+        """Also in a quiet run: it is not about progress."""
+        with_bar = self._live is not None
+        console = self.console if with_bar else Console(stderr=True)
+        console.print(f"warning: {text}", highlight=False, soft_wrap=True, markup=False)
+
     def say(self, text: str) -> None:
         self.console.print(text, highlight=False, soft_wrap=True)  # one sentence, one line

@@ -9,7 +9,6 @@ from rich.table import Table
 
 from carebn.network.conversion import Conversion
 from carebn.network.converted import Converted, Simulation
-from carebn.training.environment import make_env
 from carebn.training.evaluation import Evaluation, play
 from carebn.training.files import as_json, write_atomically
 from carebn.training.policy import Policy, load
@@ -31,10 +30,10 @@ def sweep(run_dir: Path, policy: Policy, conversion: Conversion, time_steps: Seq
     """The same episodes for the ANN and for each number of steps. ``policy`` is run as it was afterwards."""
     network, config = policy.network, policy.config
     assert isinstance(network, Converted)
-    envs = [make_env(config.env_id, config.import_modules) for _ in range(episodes)]
+    envs = [policy.make_env() for _ in range(episodes)]
 
     def score(player: Policy) -> Evaluation:
-        return play(player.predict, envs, range(FIRST_SEED, FIRST_SEED + episodes), config.env_id)
+        return play(player.act, envs, range(FIRST_SEED, FIRST_SEED + episodes), config.env_id)
 
     before, results = network.simulation, []
     try:
