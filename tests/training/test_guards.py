@@ -81,7 +81,7 @@ def test_a_loss_that_is_not_finite_is_named(tmp_path: Path, algo: Any, env_id: s
 
 def test_a_weight_that_is_not_finite_never_reaches_a_checkpoint(tmp_path: Path) -> None:
     """During the warm-up no loss would tell."""
-    run = Run(config(tmp_path, learning_starts=60))
+    run = Run(config(tmp_path, learning_starts=59, random_steps=60))
     after_step(run, 45, lambda: run.agent.policy.decoder.bias.data.fill_(float("inf")))
     with pytest.raises(ValueError, match=r"actor\.decoder\.bias holds NaN or infinity at step 60"):
         run.train()

@@ -39,6 +39,7 @@ from carebn.training.progress import ProgressDisplay
 from carebn.training.record import LineFile, Row, read_rows, write_tensorboard
 from carebn.training.track import Tracker, require_wandb
 from carebn.training.versions import fingerprint
+from carebn.training.warm_up import as_begun, never_learns
 
 
 def _may_precede(name: str) -> bool:
@@ -49,12 +50,6 @@ def _may_precede(name: str) -> bool:
 def _doubts(config: TrainConfig) -> list[str]:
     """What can be meant, but seldom is."""
     doubts = []
-    assert config.learning_starts is not None
-    if config.learning_starts >= config.total_timesteps:
-        doubts.append(
-            f"this run never learns: --learning-starts {config.learning_starts:,} is not below --total-timesteps "
-            f"{config.total_timesteps:,}"
-        )
     if config.threads > cores():
         doubts.append(
             f"--threads {config.threads} is more than the {cores()} cores available, which slows the run down"
@@ -74,7 +69,7 @@ class Run:
     """One run directory. ``Run(config).train()`` starts it, resumes it, or finds it complete."""
 
     def __init__(self, config: TrainConfig) -> None:
-        self.config = config = config.checked()
+        self.config = config = as_begun(config).checked()
         torch.set_num_threads(config.threads)
         assert config.learning_starts is not None
         assert config.random_steps is not None
@@ -137,6 +132,8 @@ class Run:
             raise ValueError(f"{self.directory} is a file, not a directory; choose another --run-dir")
         elif self.directory.exists() and any(not _may_precede(path.name) for path in self.directory.iterdir()):
             raise ValueError(f"{self.directory} is not empty and not a run; choose another --run-dir")
+        elif never_learns(self.config):  # one that an earlier version has begun goes on
+            raise ValueError(never_learns(self.config))
 
     def _open(self) -> bool:
         """Prepare the directory and restore the newest checkpoint; says whether there is anything left to do."""
