@@ -4,19 +4,16 @@ Nothing heavy is imported above: a signal should find ``main`` at work, whenever
 """
 
 import os
-import signal
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from io import TextIOWrapper
 from types import FrameType
 from typing import Any
 
+from carebn import compiling
 from carebn.errors import CarebnWarning, unknown_name
-
-STOPPED = "carebn: stopped"
+from carebn.stopping import STOPPED, Stop, handled_by, leave, obeyed_at_once
 
 # Each is a module of carebn.commands.
 COMMANDS = {
@@ -81,45 +78,25 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         raise ValueError(unknown_name("command", name, COMMANDS))
     _limit_threads(rest)
-    with _signals(_leave):
+    with handled_by(_leave):
         import tyro
 
         command = import_module(f"carebn.commands.{name.replace('-', '_')}")
         config = tyro.cli(command.Config, prog=f"carebn {name}", args=rest)
-    with _signals(_stop):
+        if "carebn.kernels" in sys.modules:
+            compiling.listen(lambda: None if "--quiet" in rest else _say_that_it_compiles())
+    with obeyed_at_once():
         code: int = command.run(config)
     return code
 
 
-@contextmanager
-def _signals(handler: Any) -> Iterator[None]:
-    """Ctrl-C and SIGTERM (Slurm, Docker) go to ``handler``, unless somebody had them ignored (nohup)."""
-    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    ours = [number for number, before in usual.items() if signal.getsignal(number) is before]
-    for number in ours:
-        signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number in ours:
-            signal.signal(number, usual[number])
+def _say_that_it_compiles() -> None:
+    print("compiling the kernels, once (up to a minute; then they are kept on disk)", file=sys.stderr, flush=True)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
     """While libraries are being imported: nothing is to be saved, and they would turn an exception into their own."""
-    os.write(2, f"{STOPPED}\n".encode())
-    os._exit(128 + number)
-
-
-class _Stop(KeyboardInterrupt):
-    """Whatever cleans up after Ctrl-C does so after SIGTERM."""
-
-    def __init__(self, number: int) -> None:
-        self.code = 128 + number
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    raise _Stop(number)
+    leave(number, STOPPED)
 
 
 def _tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> str:
@@ -146,7 +123,7 @@ def main() -> None:
         code = 1
     except KeyboardInterrupt as stop:
         print(STOPPED, file=sys.stderr)
-        code = stop.code if isinstance(stop, _Stop) else 130
+        code = stop.code if isinstance(stop, Stop) else 130
     finally:
         warnings.formatwarning = _python_tells
     sys.exit(code)

@@ -1,12 +1,13 @@
 """``carebn evaluate``."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 
 from carebn.training.environment import make_env
-from carebn.training.evaluation import play
+from carebn.training.evaluation import cut_short, play
 from carebn.training.policy import load
 
 
@@ -20,6 +21,9 @@ class Config:
     """How many episodes."""
     seed: int = 1_000_000
     """Seed of the first episode; the others follow. The default is outside of what training uses."""
+    max_steps: int | None = None
+    """Longest episode. Default: as the run was evaluated (--eval-max-steps), else the environment's own
+    max_episode_steps; where it has none, 108,000."""
 
 
 def run(config: Config) -> int:
@@ -27,11 +31,16 @@ def run(config: Config) -> int:
         raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
     if config.seed < 0:
         raise ValueError(f"--seed must not be negative, got {config.seed}")
+    if config.max_steps is not None and config.max_steps < 1:
+        raise ValueError(f"--max-steps must be at least 1, got {config.max_steps}")
     policy = load(config.run)
+    env_id, max_steps = policy.config.env_id, config.max_steps or policy.config.eval_max_steps
     envs = [make_env(policy.config.env_id, policy.config.import_modules) for _ in range(config.episodes)]
-    result = play(policy.predict, envs, range(config.seed, config.seed + len(envs)), policy.config.env_id)
+    result = play(policy.predict, envs, range(config.seed, config.seed + len(envs)), env_id, max_steps)
     for i, (score, length) in enumerate(zip(result.returns, result.lengths, strict=True)):
         print(f"episode {i + 1}: return {score:.1f} in {length} steps")
     over = f" ± {result.std:.1f} over {config.episodes} episodes" if config.episodes > 1 else " over 1 episode"
     print(f"mean return {result.mean:.1f}{over}")
+    if result.cut:
+        print(f"warning: {cut_short(result, env_id, '--max-steps')}", file=sys.stderr)
     return 0

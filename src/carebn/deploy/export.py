@@ -233,7 +233,8 @@ def _played(policy: Policy, network: Folded, episodes: int) -> Evaluation:
     envs = [make_env(config.env_id, config.import_modules) for _ in range(episodes)]
     try:
         seeds = range(FIRST_SEED, FIRST_SEED + episodes)
-        return evaluate(lambda obs: deployed.predict(obs.astype(policy.obs_dtype))[0], envs, seeds, config.env_id)
+        act = lambda obs: deployed.predict(obs.astype(policy.obs_dtype))[0]  # noqa: E731
+        return evaluate(act, envs, seeds, config.env_id, config.eval_max_steps)
     finally:
         for env in envs:
             env.close()

@@ -40,6 +40,8 @@ Steps = Annotated[
     ),
 ]
 
+# Options younger than runs that have to keep their names: written down only where they are used.
+LATER = ("eval_max_steps",)
 # Options that say where and how a run is carried out, not what it computes.
 OUTSIDE = ("run_dir", "track", "quiet", "measure")
 
@@ -143,6 +145,8 @@ class TrainConfig:
     """Steps between evaluations, with re-calibration just before each. Smaller: a finer curve, more time spent."""
     eval_episodes: int = 10
     """Noise-free episodes per evaluation, with fixed, distinct seeds. More: less noise in the curve."""
+    eval_max_steps: Steps | None = None
+    """Longest evaluation episode. Default: the environment's own max_episode_steps; where it has none, 108,000."""
     recalibration_batches: int = 100
     """Replay batches per re-calibration. More: more exact statistics, more time."""
     checkpoint_interval: Steps = 5_000
@@ -216,6 +220,7 @@ class TrainConfig:
     def _check_numbers(self) -> None:
         for name, least in (
             ("batch_size", 2), ("learning_starts", 0), ("random_steps", 0), ("update_interval", 1),
+            ("eval_max_steps", 1),
             ("proxy_updates", 1), ("conversion_steps", 1), ("target_interval", 1), ("epsilon_decay_steps", 1),
         ):  # fmt: skip
             value = getattr(self, name)
@@ -264,7 +269,11 @@ class TrainConfig:
 
     def as_json(self) -> dict[str, Any]:
         """What the run computes, free of paths."""
-        return {name: _plain(value) for name, value in asdict(self).items() if name not in OUTSIDE}
+        return {
+            name: _plain(value)
+            for name, value in asdict(self).items()
+            if name not in OUTSIDE and not (name in LATER and value == getattr(TrainConfig, name))
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:

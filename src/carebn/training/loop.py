@@ -2,12 +2,10 @@
 
 import json
 import math
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 
 from carebn.algorithm import ReplayBuffer
 from carebn.machine import cores
+from carebn.stopping import Stop, StopRequest
 from carebn.training import seeds
 from carebn.training.build import make_agent
 from carebn.training.checkpoint import CheckpointStore
@@ -30,7 +29,7 @@ from carebn.training.environment import (
     spaces_of,
     step,
 )
-from carebn.training.evaluation import Evaluation, evaluate
+from carebn.training.evaluation import Evaluation, cut_short, evaluate
 from carebn.training.files import as_json, write_atomically
 from carebn.training.lock import LOCK_FILE, lock
 from carebn.training.measurements import WassersteinLog
@@ -94,7 +93,9 @@ class Run:
         self.losses: dict[str, float] = {}
         self.best: float | None = None
         self.obs: NDArray[Any] = np.empty(0)
-        self.stop_asked: int | None = None  # the signal that did
+        self.signals = StopRequest(self._kept)
+        self.evaluation_due = False  # of the step that was made last
+        self.told_of_cuts = False
         self.spent = {"evaluation": 0.0, "recalibration": 0.0, "checkpoint": 0.0}
         self.warnings = _doubts(config)
         self.tracker: Tracker | None = None
@@ -159,7 +160,8 @@ class Run:
         self.metrics = LineFile(self.directory / "metrics.jsonl")
         self.timing = LineFile(self.directory / "timing.jsonl")
         if "wasserstein" in self.config.measure:
-            self.wasserstein = WassersteinLog(self.directory, self.config.seed, 0 if loaded is None else loaded.step)
+            measured = 0 if loaded is None else loaded.step - bool(loaded.state.get("evaluation_due"))
+            self.wasserstein = WassersteinLog(self.directory, self.config.seed, measured)
         if loaded is None:
             self.metrics.cut_back(0)
             self._begin_episode()
@@ -174,11 +176,12 @@ class Run:
         self.step, self.best = loaded.step, state["best"]
         self.episode, self.episode_start = state["episode"], state["episode_start"]
         self.episode_return, self.losses = state["episode_return"], state["losses"]
+        self.evaluation_due = state.get("evaluation_due", False)
         self.store.forget_after(loaded.step)
         self.store.clean()
         self._replay_episode()
         self._write_derived()  # in case the run was killed between its checkpoint and these
-        return self.step < self.config.total_timesteps
+        return self.step < self.config.total_timesteps or self.evaluation_due
 
     def _begin_episode(self) -> None:
         with self._dated("at", self.step):
@@ -199,6 +202,15 @@ class Run:
                 f"exact repetition is not possible"
             )
 
+    @property
+    def stop_asked(self) -> int | None:
+        """The signal that asks the run to stop, if one does."""
+        return self.signals.asked
+
+    @stop_asked.setter
+    def stop_asked(self, number: int | None) -> None:
+        self.signals.asked = number
+
     # --- running -----------------------------------------------------------------------------------------------------
 
     def train(self) -> bool:
@@ -213,41 +225,39 @@ class Run:
         config = self.config
         if config.track:
             self.tracker = Tracker(self.directory.name, config.as_json())
-        # Slurm and Docker send SIGTERM.
-        before = {number: signal.signal(number, self._ask_to_stop) for number in (signal.SIGINT, signal.SIGTERM)}
         began, first = time.monotonic(), self.step
         try:
-            with ProgressDisplay(config.total_timesteps, self.step, config.quiet) as display:
+            with self.signals.heard(), ProgressDisplay(config.total_timesteps, self.step, config.quiet) as display:
                 display.best = self.best
                 if self.step:
                     display.resumed()
                 for text in self.warnings:
                     display.say(f"warning: {text}")
-                while self.step < config.total_timesteps:
-                    self._one_step()
-                    display.advance(self.step)
-                    due = self.step == config.total_timesteps
-                    if due or self.step % config.eval_interval == 0:
-                        result = self._evaluate()
-                        display.evaluated(self.step, result.mean, result.std)
-                        elapsed = time.monotonic() - began
-                        self._record(self.timing, {
-                            "step": self.step, "charts/SPS": (self.step - first) / elapsed, "time/elapsed": elapsed,
-                            **{f"time/{name}": seconds for name, seconds in self.spent.items()},
-                        })  # fmt: skip
-                    if due or self.stop_asked or self.step % config.checkpoint_interval == 0:
+                while self.step < config.total_timesteps or self.evaluation_due:
+                    if not self.evaluation_due:
+                        self._one_step()
+                        display.advance(self.step)
+                    last = self.step == config.total_timesteps
+                    if last or self.step % config.eval_interval == 0:
+                        self._evaluate_unless_stopped(display)
+                        if not self.evaluation_due:
+                            elapsed = time.monotonic() - began
+                            self._record(self.timing, {
+                                "step": self.step, "charts/SPS": (self.step - first) / elapsed, "time/elapsed": elapsed,
+                                **{f"time/{name}": seconds for name, seconds in self.spent.items()},
+                            })  # fmt: skip
+                    if last or self.stop_asked or self.step % config.checkpoint_interval == 0:
                         self._checkpoint()
-                    if self.stop_asked and not due:
+                    if self.stop_asked and (not last or self.evaluation_due):
                         text = f"stopped at step {self.step:,}; the same command resumes it"
                         raise InterruptedRun(text, self.stop_asked)
             return True
+        except Stop as stop:  # in the middle of a step
+            raise InterruptedRun(
+                f"stopped while compiling at step {self.step + 1:,}; {self._kept()}", stop.number
+            ) from None
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
             self.close()
-
-    def _ask_to_stop(self, signum: int, frame: FrameType | None) -> None:
-        self.stop_asked = signum
 
     def _one_step(self) -> None:
         config, spaces = self.config, self.spaces
@@ -325,26 +335,44 @@ class Run:
             return "there is no checkpoint yet, so the same command begins anew"
         return f"the last checkpoint is kept, and the same command resumes from it (step {newest:,})"
 
+    def _evaluate_unless_stopped(self, display: ProgressDisplay) -> None:
+        """Evaluate, or leave all as it was before: after resuming it is then made whole."""
+        self.evaluation_due = True
+        agent, streams = self.agent.state_dict(), self.streams.state()
+        try:
+            result = self._evaluate()
+        except Stop:
+            self.agent.load_state_dict(agent)
+            self.streams.restore(streams)
+            return
+        self.evaluation_due = False
+        display.evaluated(self.step, result.mean, result.std)
+        if result.cut and not self.told_of_cuts:
+            self.told_of_cuts = True
+            display.say(f"warning: {cut_short(result, self.config.env_id, '--eval-max-steps')}")
+
+    def _greedy(self, obs: NDArray[Any]) -> NDArray[Any]:
+        self.signals.obey()
+        return self.agent.act(self._stored(obs), None)
+
     def _evaluate(self) -> Evaluation:
-        before = self._distances()
-        t0 = time.monotonic()
-        recalibrated = self.agent.recalibrate(self.replay, self.streams["recalibrate"])
-        t1 = time.monotonic()
-        with self._dated("in the evaluation at", self.step):
-            result = evaluate(
-                lambda obs: self.agent.act(self._stored(obs), None),
-                self.eval_envs,
-                self.eval_seeds,
-                self.config.env_id,
-            )
-        t2 = time.monotonic()
+        config = self.config
+        with self.signals.can_give_up():
+            before = self._distances()
+            t0 = time.monotonic()
+            recalibrated = self.agent.recalibrate(self.replay, self.streams["recalibrate"])
+            t1 = time.monotonic()
+            with self._dated("in the evaluation at", self.step):
+                result = evaluate(self._greedy, self.eval_envs, self.eval_seeds, config.env_id, config.eval_max_steps)
+            t2 = time.monotonic()
+            after = self._distances() if recalibrated else before
         self.spent["recalibration"] += t1 - t0
         self.spent["evaluation"] += t2 - t1
         self.best = result.mean if self.best is None else max(self.best, result.mean)
         row: Row = {"eval/mean_return": result.mean, "eval/std_return": result.std}
         self._record(self.metrics, {"step": self.step, **row, "returns": result.returns, "lengths": result.lengths})
         if self.wasserstein is not None:
-            self.wasserstein.write(self.step, before, self._distances() if recalibrated else before)
+            self.wasserstein.write(self.step, before, after)
         return result
 
     def _distances(self) -> list[float]:
@@ -369,7 +397,7 @@ class Run:
             "episode": self.episode,
             "episode_start": self.episode_start,
             "episode_return": self.episode_return,
-        }
+        } | ({"evaluation_due": True} if self.evaluation_due else {})
         try:
             state["metrics_bytes"] = self.metrics.secure()
             if self.wasserstein is not None:
