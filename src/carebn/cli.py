@@ -4,6 +4,7 @@ Nothing heavy is imported above: a signal should find ``main`` at work, whenever
 """
 
 import os
+import select
 import sys
 import warnings
 from importlib import import_module
@@ -14,6 +15,8 @@ from typing import Any
 from carebn import compiling
 from carebn.errors import CarebnWarning, unknown_name
 from carebn.stopping import STOPPED, Stop, handled_by, leave, obeyed_at_once
+
+UNREAD = 141  # as a shell reports a program that its pipe has ended
 
 # Each is a module of carebn.commands.
 COMMANDS = {
@@ -79,10 +82,10 @@ def _run(arguments: list[str]) -> int:
         raise ValueError(unknown_name("command", name, COMMANDS))
     _limit_threads(rest)
     with handled_by(_leave):
-        import tyro
+        from carebn.options import parse
 
         command = import_module(f"carebn.commands.{name.replace('-', '_')}")
-        config = tyro.cli(command.Config, prog=f"carebn {name}", args=rest)
+        config = parse(command, f"carebn {name}", rest)
         if "carebn.kernels" in sys.modules:
             compiling.listen(lambda: None if "--quiet" in rest else _say_that_it_compiles())
     with obeyed_at_once():
@@ -116,17 +119,58 @@ def _write_anywhere() -> None:
 def main() -> None:
     _write_anywhere()
     warnings.formatwarning = _tell
+    code: Any = 1
+    unread = False
     try:
         code = _run(sys.argv[1:])
+    except SystemExit as end:  # of the parser, or of a console that nobody reads
+        code, unread = end.code, _nobody_reads()
     except (ValueError, OSError) as mistake:
-        print(f"carebn: {mistake}", file=sys.stderr)
-        code = 1
+        unread = isinstance(mistake.__cause__ or mistake, BrokenPipeError) and _nobody_reads()
+        if not unread:
+            print(f"carebn: {mistake}", file=sys.stderr)
+    except RuntimeError as fault:
+        if not _is_an_environments(fault):
+            raise
+        from carebn.training.blame import account
+
+        print(f"carebn: {account(fault)}", file=sys.stderr)
     except KeyboardInterrupt as stop:
         print(STOPPED, file=sys.stderr)
         code = stop.code if isinstance(stop, Stop) else 130
     finally:
         warnings.formatwarning = _python_tells
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        unread = True
+    if unread:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2) if _is_closed(2) else (1,):
+            os.dup2(nowhere, stream)  # for what is still to be flushed
+        code = UNREAD
     sys.exit(code)
+
+
+def _is_an_environments(fault: RuntimeError) -> bool:
+    """Then it says all; without its library there can be none."""
+    environment = sys.modules.get("carebn.training.environment")
+    return environment is not None and isinstance(fault, environment.EnvironmentFailedError)
+
+
+def _is_closed(stream: int) -> bool:
+    """Whether it is a pipe at whose other end nobody is any more, as with ``carebn … | head``."""
+    try:
+        poll = select.poll()
+    except AttributeError:  # Windows does not tell
+        return False
+    poll.register(stream, select.POLLOUT)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def _nobody_reads() -> bool:
+    return _is_closed(1) or _is_closed(2)
 
 
 if __name__ == "__main__":

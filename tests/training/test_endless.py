@@ -140,9 +140,7 @@ def test_a_signal_in_its_evaluation(tmp_path: Path, undisturbed: Path) -> None:
     "words",
     [
         "evaluate run --max-steps 1000000",
-        "energy run --max-steps 1000000",
         "convert run --sweep 5 --iterations 5 --max-steps 1000000",
-        "spikes run --decision 1000000",
         "watch run --seconds 1000",
     ],
 )

@@ -44,7 +44,7 @@ class Config:
     """Episodes for each of them."""
     max_steps: int | None = None
     """Longest episode. Default: as the run was evaluated (--eval-max-steps), else the environment's own
-    max_episode_steps; where it has none, 108,000."""
+    max_episode_steps; where it has none, 108_000."""
 
     def conversion(self) -> Conversion:
         return Conversion(

@@ -23,7 +23,7 @@ class Config:
     """Seed of the first episode; the others follow. The default is outside of what training uses."""
     max_steps: int | None = None
     """Longest episode. Default: as the run was evaluated (--eval-max-steps), else the environment's own
-    max_episode_steps; where it has none, 108,000."""
+    max_episode_steps; where it has none, 108_000."""
 
 
 def run(config: Config) -> int:

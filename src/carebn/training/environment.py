@@ -13,6 +13,8 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from carebn.training.blame import users_line
+
 Env = gym.Env[Any, Any]
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -50,7 +52,8 @@ def make_env(env_id: str, modules: Sequence[str] = (), **options: Any) -> Env:
         try:
             return gym.make(env_id, **options)
         except Exception as error:  # registered by anybody, so anything may go wrong
-            raise ValueError(f"cannot make environment {env_id!r}: {error}") from error
+            place = f" ({users_line(error)})" if modules else ""
+            raise ValueError(f"cannot make environment {env_id!r}: {error}{place}") from error
 
 
 def _import(module: str) -> None:
@@ -61,7 +64,7 @@ def _import(module: str) -> None:
     try:
         importlib.import_module(module)
     except Exception as error:  # whatever such a module does wrong
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error} ({users_line(error)})"
         if isinstance(error, ModuleNotFoundError) and error.name in (module, module.partition(".")[0]):
             reason = f"it is not in the current directory {here}, not on PYTHONPATH and not installed"
         raise ValueError(f"cannot import module {module!r} (--import): {reason}") from error

@@ -57,7 +57,7 @@ def play(
     decide: Decide, envs: Sequence[Env], env_seeds: Sequence[int], env_id: str, max_steps: int | None = None
 ) -> Evaluation:
     """The same by what may carry something from one decision of an episode to the next."""
-    most, cut = longest(envs[0], max_steps), 0
+    most, cut = [longest(env, max_steps) for env in envs], 0
     observations = [reset(env, env_id, seed) for env, seed in zip(envs, env_seeds, strict=True)]
     for obs in observations:
         check_step(env_id, obs, 0.0)
@@ -73,8 +73,8 @@ def play(
             returns[i] += reward
             lengths[i] += 1
             over = terminated or truncated
-            cut += not over and lengths[i] >= most
-            going_on.append(not over and lengths[i] < most)
+            cut += not over and lengths[i] >= most[i]
+            going_on.append(not over and lengths[i] < most[i])
         running = [i for i, on in zip(running, going_on, strict=True) if on]
         state = None if state is None else state[going_on]  # a row leaves with its episode
     return Evaluation(returns, lengths, cut)

@@ -35,7 +35,7 @@ from carebn.training.lock import LOCK_FILE, lock
 from carebn.training.measurements import WassersteinLog
 from carebn.training.policy_file import write_policy
 from carebn.training.progress import ProgressDisplay
-from carebn.training.record import LineFile, Row, read_rows, write_tensorboard
+from carebn.training.record import LineFile, Row, newest_return, read_rows, write_tensorboard
 from carebn.training.track import Tracker, require_wandb
 from carebn.training.versions import fingerprint
 from carebn.training.warm_up import as_begun, never_learns
@@ -227,8 +227,9 @@ class Run:
             self.tracker = Tracker(self.directory.name, config.as_json())
         began, first = time.monotonic(), self.step
         try:
-            with self.signals.heard(), ProgressDisplay(config.total_timesteps, self.step, config.quiet) as display:
-                display.best = self.best
+            newest = newest_return(read_rows(self.metrics.path))
+            shown = ProgressDisplay(config.total_timesteps, self.step, config.quiet, newest, self.best)
+            with self.signals.heard(), shown as display:
                 if self.step:
                     display.resumed()
                 for text in self.warnings:
