@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -45,14 +46,7 @@ def test_no_option_has_a_default_that_says_nothing(
 ) -> None:
     for words in subcommands(import_module(f"carebn.commands.{name}")):
         text = in_one_line(help_of(capsys, monkeypatch, name, *words))
-        for wrong in (
-            "{None}",
-            "(default: None)",
-            "(default: default)",
-            "(default: )",
-            "Default:",
-            "the paper's table",
-        ):
+        for wrong in ("{None}", "(default: None)", "(default: default)", "(default: )", "Default:"):
             assert wrong not in text, wrong
 
 
@@ -61,10 +55,14 @@ def test_the_options_of_train_are_in_groups(
 ) -> None:
     text = help_of(capsys, monkeypatch, "train")
     assert max(map(len, text.splitlines()[3:])) <= 80
-    for title in train.GROUPS:
-        assert f"╭─ {title} options ─" in text
-    parts = text.split("╭─ ")
-    members = {part.partition(" options")[0]: set(re.findall(r"│ (--[a-z-]+)", part)) for part in parts[1:]}
+    members: dict[str, set[str]] = {}
+    for line in text.splitlines():  # drawn with lines, or where letters are few with dashes
+        heading, option = re.match(r"\W{1,3}(\w[\w ]*) options\W*$", line), re.match(r"\W{1,2}(--[a-z][a-z-]+)", line)
+        if heading:
+            members[heading[1]] = group = set()
+        elif option:
+            group.add(option[1])
+    assert members.keys() == train.GROUPS.keys()
     assert "--learning-starts" in members["budget"]
     assert "--encoder-std" in members["encoder"]
     assert "--eval-max-steps" in members["evaluation"]
@@ -97,32 +95,15 @@ def test_the_defaults_that_are_told_are_true(
 
 
 def test_what_is_parsed_is_the_commands_own() -> None:
-    words = [
-        "--algo",
-        "dqn",
-        "--import",
-        "a",
-        "b",
-        "--learning-starts",
-        "1e3",
-        "--hidden",
-        "8",
-        "9",
-        "--target",
-        "polyak",
-        "--quiet",
-        "--run-dir",
-        "x",
-    ]
+    words = "--algo dqn --import a b --learning-starts 1e3 --hidden 8 9 --target polyak --quiet --run-dir x"
     expected = TrainConfig(
         algo="dqn", import_modules=("a", "b"), learning_starts=1000, hidden=(8, 9), target="polyak", quiet=True,
         run_dir=Path("x"),
     )  # fmt: skip
-    assert parse(train, "carebn train", words) == expected
+    assert parse(train, "carebn train", shlex.split(words)) == expected
     assert parse(train, "carebn train", []) == TrainConfig()
-    study = parse(
-        import_module("carebn.commands.study"), "carebn study", ["run", "main", "--envs", "IDP", "--seeds", "2"]
-    )
+    words = "run main --envs IDP --seeds 2"
+    study = parse(import_module("carebn.commands.study"), "carebn study", shlex.split(words))
     assert study == replace(RunStudy(("main",)), envs=("IDP",), seeds=2)
 
 
@@ -142,17 +123,18 @@ def test_the_bar_shows_the_newest_return_at_once(monkeypatch: pytest.MonkeyPatch
     assert shown(display) == "newest return 5.0, best 5.0"
     display.evaluated(100, 3.0, 0.0)
     assert shown(display) == "newest return 3.0, best 5.0"
-    assert shown(ProgressDisplay(100, 50, False, newest=3.0, best=5.0)) == "newest return 3.0, best 5.0"  # resumed
+    resumed = ProgressDisplay(100, 50, False, newest=3.0, best=5.0)
+    assert shown(resumed) == "newest return 3.0, best 5.0"
     rows = [{"step": 1, "eval/mean_return": 5.0}, {"step": 2, "eval/mean_return": 3.0}, {"step": 3, "other": 1.0}]
     assert newest_return(rows) == 3.0
     assert newest_return([]) is None
 
 
-# --- nobody listens, or an environment fails ---------------------------------------------------------------------------
+# --- nobody listens, or an environment fails --------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", ["--help", "train --help", "methods", "study list", "report nowhere"])
+@pytest.mark.parametrize("words", ["train --help", "methods", "report nowhere"])
 def test_a_reader_who_leaves_early_is_no_mistake(tmp_path: Path, words: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -169,7 +151,7 @@ def test_a_reader_who_leaves_early_is_no_mistake(tmp_path: Path, words: str) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("verb", ["step", "reset", "__init__", "import"])
+@pytest.mark.parametrize("verb", ["step", "__init__", "import"])
 def test_an_environments_own_error_ends_with_the_users_line(tmp_path: Path, verb: str) -> None:
     fails = "np.linalg.inv(np.zeros((2, 2)))"
     (tmp_path / "my_world.py").write_text(
@@ -192,7 +174,7 @@ def test_an_environments_own_error_ends_with_the_users_line(tmp_path: Path, verb
     assert "Traceback" not in done.stderr
     line = 3 if verb == "import" else 6
     place = f"my_world.py, line {line}, in {'<module>' if verb == 'import' else verb}: {fails}"
-    if verb in ("step", "reset"):
+    if verb == "step":
         assert len(lines) == 3
         assert f"Mine-v0 raised LinAlgError in {verb} at step" in lines[0]
         assert lines[1].strip() == place
