@@ -4,21 +4,21 @@ Nothing heavy is imported above: a signal should find ``main`` at work, whenever
 """
 
 import os
-import signal
+import select
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from carebn import compiling
 from carebn.checksums import read_json
 from carebn.errors import CarebnWarning, not_installed, unknown_name
+from carebn.stopping import STOPPED, Stop, handled_by, leave, obeyed_at_once
 
-STOPPED = "carebn: stopped"
+UNREAD = 141  # as a shell reports a program that its pipe has ended
 
 # Each is a module of carebn.commands.
 COMMANDS = {
@@ -99,52 +99,32 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         raise ValueError(unknown_name("command", name, COMMANDS))
     _limit_threads(rest)
-    with _signals(_leave):
+    with handled_by(_leave):
         try:
-            import tyro
+            from carebn.options import parse
 
             command = import_module(f"carebn.commands.{name.replace('-', '_')}")
         except ModuleNotFoundError as error:
             if str(error.name).startswith("carebn"):
                 raise
             raise ValueError(not_installed(f"carebn {name}", error)) from error
-        config = tyro.cli(command.Config, prog=f"carebn {name}", args=rest)
+        config = parse(command, f"carebn {name}", rest)
         if hasattr(command, "resumed"):  # what the words leave open may follow from a run that is there already
             config = command.resumed(config, rest)
-    with _signals(_stop):
+        if "carebn.kernels" in sys.modules:
+            compiling.listen(lambda: None if "--quiet" in rest else _say_that_it_compiles())
+    with obeyed_at_once():
         code: int = command.run(config)
     return code
 
 
-@contextmanager
-def _signals(handler: Any) -> Iterator[None]:
-    """Ctrl-C and SIGTERM (Slurm, Docker) go to ``handler``, unless somebody had them ignored (nohup)."""
-    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    ours = [number for number, before in usual.items() if signal.getsignal(number) is before]
-    for number in ours:
-        signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number in ours:
-            signal.signal(number, usual[number])
+def _say_that_it_compiles() -> None:
+    print("compiling the kernels, once (up to a minute; then they are kept on disk)", file=sys.stderr, flush=True)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
     """While libraries are being imported: nothing is to be saved, and they would turn an exception into their own."""
-    os.write(2, f"{STOPPED}\n".encode())
-    os._exit(128 + number)
-
-
-class _Stop(KeyboardInterrupt):
-    """Whatever cleans up after Ctrl-C does so after SIGTERM."""
-
-    def __init__(self, number: int) -> None:
-        self.code = 128 + number
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    raise _Stop(number)
+    leave(number, STOPPED)
 
 
 def _tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> str:
@@ -168,17 +148,58 @@ def main() -> None:
     os.environ["PYTHONSAFEPATH"] = "1"
     for name in ("NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES"):  # else a .numba_config.yaml there says where
         os.environ.setdefault(name, "")
+    code: Any = 1
+    unread = False
     try:
         code = _run(sys.argv[1:])
+    except SystemExit as end:  # of the parser, or of a console that nobody reads
+        code, unread = end.code, _nobody_reads()
     except (ValueError, OSError) as mistake:
-        print(f"carebn: {mistake}", file=sys.stderr)
-        code = 1
+        unread = isinstance(mistake.__cause__ or mistake, BrokenPipeError) and _nobody_reads()
+        if not unread:
+            print(f"carebn: {mistake}", file=sys.stderr)
+    except RuntimeError as fault:
+        if not _is_an_environments(fault):
+            raise
+        from carebn.training.blame import account
+
+        print(f"carebn: {account(fault)}", file=sys.stderr)
     except KeyboardInterrupt as stop:
         print(STOPPED, file=sys.stderr)
-        code = stop.code if isinstance(stop, _Stop) else 130
+        code = stop.code if isinstance(stop, Stop) else 130
     finally:
         warnings.formatwarning = _python_tells
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        unread = True
+    if unread:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2) if _is_closed(2) else (1,):
+            os.dup2(nowhere, stream)  # for what is still to be flushed
+        code = UNREAD
     sys.exit(code)
+
+
+def _is_an_environments(fault: RuntimeError) -> bool:
+    """Then it says all; without its library there can be none."""
+    environment = sys.modules.get("carebn.training.environment")
+    return environment is not None and isinstance(fault, environment.EnvironmentFailedError)
+
+
+def _is_closed(stream: int) -> bool:
+    """Whether it is a pipe at whose other end nobody is any more, as with ``carebn … | head``."""
+    try:
+        poll = select.poll()
+    except AttributeError:  # Windows does not tell
+        return False
+    poll.register(stream, select.POLLOUT)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def _nobody_reads() -> bool:
+    return _is_closed(1) or _is_closed(2)
 
 
 if __name__ == "__main__":

@@ -97,6 +97,7 @@ def assert_one_sentence(said: Said) -> None:
         ("--import no_such_world", "cannot import module 'no_such_world'"),
         ("--env-id ALE/Pong-v5 --algo dqn --env-kwargs obs_type=rgb", "has images as observations"),
         ("--actor-learning-rate -1", "learning rate"),
+        ("--learning-starts 4e1", "would never learn: it ends after 40 steps (--total-timesteps), and learning starts"),
     ],
 )
 def test_a_mistake_is_one_sentence(carebn, words: str, told: str) -> None:
@@ -347,10 +348,9 @@ def test_tracking_without_its_package(carebn, monkeypatch):
 @pytest.mark.slow
 def test_doubts_are_one_line_each_and_the_run_goes_on(carebn) -> None:
     words = [word for word in TINY if word != "--quiet"]
-    said = carebn("train", "--env-id", "Pendulum-v1", *words, "--learning-starts", "4e1", "--threads", "1000")
+    said = carebn("train", "--env-id", "Pendulum-v1", *words, "--threads", "1000")
     assert said.code == 0
     lines = said.err.splitlines()
-    assert "warning: this run never learns: --learning-starts 40 is not below --total-timesteps 40" in lines
     assert any(line.startswith("warning: --threads 1000 is more than the ") for line in lines)
 
 

@@ -20,7 +20,8 @@ class Config:
     runs: tyro.conf.Positional[tuple[Path, ...]] = (Path("runs"),)
     """Run directories, or directories that hold them at any depth."""
     out: Path | None = None
-    """The file to write; for png and pdf the directory, which gets a file for each figure."""
+    """The file to write; for png and pdf the directory, which gets a file for each figure. Default: report.html,
+    report.md or report-figures."""
     format: Annotated[str, tyro.conf.arg(metavar="html|md|png|pdf")] = "html"
     """html: one page that needs no network. md: plain tables. png, pdf: figures for print."""
     scale: float | None = None

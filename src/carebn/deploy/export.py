@@ -297,7 +297,8 @@ def _played(policy: Policy, network: Folded, seeds: range) -> Evaluation:
     config, deployed = policy.config, DeployedPolicy(network)
     envs = [policy.make_env() for _ in seeds]
     try:
-        return evaluate(lambda obs: deployed.predict(obs.astype(policy.obs_dtype))[0], envs, seeds, config.env_id)
+        act = lambda obs: deployed.predict(obs.astype(policy.obs_dtype))[0]  # noqa: E731
+        return evaluate(act, envs, seeds, config.env_id, config.eval_max_steps)
     finally:
         for env in envs:
             env.close()

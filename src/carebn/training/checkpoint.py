@@ -104,7 +104,8 @@ class CheckpointStore:
         write_file(hidden / "manifest.json", as_json(manifest))
         flush_directory(hidden)
         final = self.directory / f"{step:09d}"
-        shutil.rmtree(final, ignore_errors=True)
+        if final.exists():  # saved while its evaluation was due; never half there, whatever happens now
+            os.replace(final, self.directory / f".{step:09d}.old")
         os.replace(hidden, final)
         flush_directory(self.directory)
         self.clean(warn)

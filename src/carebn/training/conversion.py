@@ -45,6 +45,11 @@ def replay_observations(run_dir: Path) -> NDArray[Any]:
             f"{run_dir} is unfinished, at step {loaded.step:,} of {config.total_timesteps:,}; the command in its "
             f"command.txt with --run-dir {run_dir} resumes it"
         )
+    if loaded.snapshot.state.get("evaluation_due"):
+        raise ValueError(
+            f"{run_dir} is unfinished, with its last evaluation to be made; the command in its command.txt with "
+            f"--run-dir {run_dir} resumes it"
+        )
     observations = [rows["obs"] for _, rows in loaded.segments]
     if not sum(map(len, observations)):
         raise ValueError(f"{run_dir} cannot be converted: its replay is empty, and thresholds are set from it")
@@ -145,7 +150,11 @@ def finish_conversion(run_dir: Path, make: MakeEnv) -> Path | None:
     episodes = config.eval_episodes
     envs = [make() for _ in range(episodes)]
     result = play(
-        policy.act, envs, [seeds.number(config.seed, seeds.EVALUATION, i) for i in range(episodes)], config.env_id
+        policy.act,
+        envs,
+        [seeds.number(config.seed, seeds.EVALUATION, i) for i in range(episodes)],
+        config.env_id,
+        config.eval_max_steps,
     )
     for env in envs:
         env.close()

@@ -76,9 +76,14 @@ class Policy:
         return self
 
     def evaluate(
-        self, episodes: int = 10, seed: int = 1_000_000, env: Env | Callable[[], Env] | None = None
+        self,
+        episodes: int = 10,
+        seed: int = 1_000_000,
+        env: Env | Callable[[], Env] | None = None,
+        max_steps: int | None = None,
     ) -> Evaluation:
-        """Noise-free episodes, the first from ``seed`` and so on; ``env``: in this environment, or what makes it."""
+        """Noise-free episodes, the first from ``seed`` and so on; ``env``: in this environment, or what makes it. One
+        without an end is cut after ``max_steps``."""
         if episodes < 1:
             raise ValueError(f"--episodes must be at least 1, got {episodes}")
         if seed < 0:
@@ -87,7 +92,8 @@ class Policy:
         envs: list[Env] = []
         try:
             envs += [make() for _ in range(episodes)]
-            return play(self.act, envs, range(seed, seed + episodes), self.config.env_id)
+            most = max_steps or self.config.eval_max_steps
+            return play(self.act, envs, range(seed, seed + episodes), self.config.env_id, most)
         finally:
             for made in envs:
                 made.close()

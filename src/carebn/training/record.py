@@ -66,6 +66,11 @@ def read_rows(path: Path) -> list[Row]:
     return [json.loads(line) for line in lines]
 
 
+def newest_return(rows: list[Row]) -> float | None:
+    """The mean return of the last evaluation."""
+    return next((float(row["eval/mean_return"]) for row in reversed(rows) if "eval/mean_return" in row), None)
+
+
 def write_tensorboard(rows: list[Row], directory: Path) -> None:
     """The numbers of ``rows`` as TensorBoard events. Their wall time is the step, so that the file is reproducible."""
     directory.mkdir(parents=True, exist_ok=True)
