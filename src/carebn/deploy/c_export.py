@@ -154,8 +154,8 @@ def _comment(network: Folded, weights: str, prefix: str, code: str) -> str:
         *_meaning(network),
         "",
         "C99, libm (-lm), no allocation. It works in static memory, so it must not run twice at the same time.",
-        f"For a test program, compile with -DPOLICY_MAIN: it reads {network.encoder.obs_dim} numbers per observation",
-        f"and prints {network.readout.values} per line.",
+        "For a test program, compile with -DPOLICY_MAIN (cc -std=c99 -O2 -DPOLICY_MAIN policy.c -lm): it reads",
+        f"{_count(network.encoder.obs_dim)} per observation and prints {network.readout.values} per line.",
     ]
     return f"/*\n{_starred(lines)} */\n"
 
