@@ -173,6 +173,8 @@ def _meaning(network: Folded) -> list[str]:
             f"values: {network.readout.values}, one for each action, the higher the better",
             "returned: the number of the best action, counted from 0",
         ]
+        if network.origin.get("first_action"):
+            lines.append(f"          (the environment counts them from {network.origin['first_action']})")
         left = "values are"
     else:
         lines += [
