@@ -1,5 +1,6 @@
 """Progress for people: a live line in a terminal, plain lines elsewhere."""
 
+import sys
 import time
 from types import TracebackType
 from typing import Self
@@ -14,7 +15,9 @@ class ProgressDisplay:
     """Step, steps per second, time left, last and best return."""
 
     def __init__(self, total: int, start: int, quiet: bool) -> None:
-        self.console = Console(stderr=True, quiet=quiet)
+        # A notebook shows stderr as errors, and each of rich's lines as a block of its own: there plain lines will do.
+        notebook = "ipykernel" in sys.modules
+        self.console = Console(stderr=not notebook, force_jupyter=False, quiet=quiet)
         self.total, self.start, self.step = total, start, start
         self.last: float | None = None
         self.best: float | None = None
