@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,19 @@ def test_it_runs_in_a_thread_of_a_program(tmp_path: Path, whole: carebn.RunResul
     thread.start()
     thread.join()
     assert files(made[0].path) == files(whole.path)
+
+
+def test_a_notebook_gets_plain_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There stderr looks like an error; a line for each evaluation, and nothing at all if quiet."""
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    pendulum(tmp_path / "loud", quiet=False, total_timesteps=25)
+    said = capsys.readouterr()
+    assert [line.partition(":")[0] for line in said.out.splitlines()] == ["step 20", "step 25"]
+    assert said.err == ""
+    pendulum(tmp_path / "quiet", total_timesteps=25)
+    assert capsys.readouterr() == ("", "")
 
 
 # --- callbacks --------------------------------------------------------------------------------------------------------
@@ -287,8 +301,8 @@ def test_what_cannot_be_copied_is_told(tmp_path: Path) -> None:
 
 SCRIPT = """
 import sys, carebn
-options = dict(hidden=(8,), batch_size=8, learning_starts=20, eval_episodes=2, eval_interval=100, log_interval=10,
-               checkpoint_interval=50, recalibration_batches=2, quiet=True)
+options = dict(method="ann", hidden=(8,), batch_size=8, learning_starts=20, eval_episodes=1, eval_interval=100,
+               log_interval=10, checkpoint_interval=50, recalibration_batches=2, quiet=True)
 def slowly(event):
     import time
     print(event.step, flush=True)

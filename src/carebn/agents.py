@@ -54,7 +54,8 @@ class Agent:
         if self._config is None:
             options = {**self._options, "total_timesteps": target}
             config, self._make = configured(self._env, options, self._directory)
-            self._directory = self._directory if self._directory is not None else default_directory(config)
+            if self._directory is None:
+                self._directory = default_directory(config.checked())
         else:
             config = self._config
         assert self._directory is not None
@@ -62,11 +63,11 @@ class Agent:
         there = stored(self._directory)
         newest = CheckpointStore(self._directory, config.checkpoint_interval).newest()
         if there is not None and newest is not None and newest > target:  # by an earlier process
-            check_same(self._directory, there, config)
-            self._result = read_result(self._directory, there, newest, None, self._make)
+            check_same(self._directory, there, config.checked())
+            self._result = read_result(self._directory, there, newest, self._make)
         else:
             self._result = carry_out(config, self._make, callback)
-        self._config, self._policy = config, None
+        self._config, self._policy = replace(self._result.config, quiet=config.quiet), None
         self._learnt = min(target, self._result.step)
         return self
 
@@ -138,7 +139,7 @@ class Agent:
         agent._make = None if env is None or (isinstance(env, gym.Env) and by_id(env)) else given_env(env)
         if agent._make is None and trust is not True:
             ask(config, trust)
-        agent._result = read_result(path, config, newest, None, agent._make)
+        agent._result = read_result(path, config, newest, agent._make)
         return agent
 
 

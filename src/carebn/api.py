@@ -13,7 +13,7 @@ from torch import nn
 from carebn.errors import unknown_name
 from carebn.training import InterruptedRun, Run, TrainConfig
 from carebn.training.callbacks import Callback
-from carebn.training.conversion import finish_conversion
+from carebn.training.conversion import finish_conversion, own_directory
 from carebn.training.curve import plot_curve
 from carebn.training.environment import Env
 from carebn.training.evaluation import Evaluation
@@ -84,7 +84,7 @@ def train(
 
 
 def configured(env: AnyEnv, options: dict[str, Any], run_dir: Path | str | None) -> tuple[TrainConfig, MakeEnv | None]:
-    """The configuration, and what makes its environment if that is not an id."""
+    """The configuration, checked but as open as it was given, and what makes its environment if no id does."""
     known = {f.name for f in fields(TrainConfig)} - {"env_id", "trust", "run_dir"}
     for name in options:
         if name not in known:
@@ -106,7 +106,8 @@ def configured(env: AnyEnv, options: dict[str, Any], run_dir: Path | str | None)
             made.close()
     hints = get_type_hints(TrainConfig)
     values = {name: _as_option(hints[name], value) for name, value in options.items()}
-    config = TrainConfig.from_json(values).checked()
+    config = TrainConfig.from_json(values)
+    config.checked()
     return replace(config, run_dir=None if run_dir is None else Path(run_dir)), make
 
 
@@ -131,11 +132,13 @@ def carry_out(config: TrainConfig, make: MakeEnv | None, callback: Callback | No
     finally:
         torch.set_num_threads(threads)
     plot_curve(run.directory, run.config.title())
-    converted = finish_conversion(run.directory, run.make) if run.step >= run.config.total_timesteps else None
-    return read_result(run.directory, run.config, run.step, converted, make)
+    if run.step >= run.config.total_timesteps:
+        finish_conversion(run.directory, run.make)
+    return read_result(run.directory, run.config, run.step, make)
 
 
-def read_result(path: Path, config: TrainConfig, step: int, converted: Path | None, make: MakeEnv | None) -> RunResult:
+def read_result(path: Path, config: TrainConfig, step: int, make: MakeEnv | None) -> RunResult:
+    converted = own_directory(path, config)
     rows = [row for row in read_rows(path / "metrics.jsonl") if "eval/mean_return" in row]
     return RunResult(
         path,
@@ -144,7 +147,7 @@ def read_result(path: Path, config: TrainConfig, step: int, converted: Path | No
         np.array([row["step"] for row in rows], np.int64),
         np.array([row["eval/mean_return"] for row in rows], np.float64),
         np.array([row["eval/std_return"] for row in rows], np.float64),
-        converted if converted is not None else path,
+        converted if converted is not None and converted.is_dir() else path,
         make,
     )
 

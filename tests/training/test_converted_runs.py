@@ -166,7 +166,7 @@ def test_the_command_writes_what_evaluate_reads(finished: Path, carebn: Any) -> 
     assert (said.code, said.err) == (0, "")
     assert "mean return" in said.out
     files = {p.name: p.read_bytes() for p in out.iterdir()}
-    assert sorted(files) == ["checksums.json", "config.json", "policy.safetensors"]
+    assert sorted(files) == ["checksums.json", "config.json", "policy.safetensors", "spaces.json"]
     record = read_conversion(out)
     assert (record["rule"], record["residual"], record["alpha"], record["read_out_from"]) == ("ltb", "crpi", 0.5, 0)
     assert read_config(out) == read_config(finished)

@@ -1,5 +1,6 @@
 """Progress for people: a live line in a terminal, plain lines elsewhere."""
 
+import sys
 import time
 from types import TracebackType
 from typing import Self
@@ -17,7 +18,9 @@ class ProgressDisplay:
         self, total: int, start: int, quiet: bool, newest: float | None = None, best: float | None = None
     ) -> None:
         """A run that is resumed brings the newest and the best return of its evaluations so far."""
-        self.console = Console(stderr=True, quiet=quiet)
+        # A notebook shows stderr as errors, and each of rich's lines as a block of its own: there plain lines will do.
+        notebook = "ipykernel" in sys.modules
+        self.console = Console(stderr=not notebook, force_jupyter=False, quiet=quiet)
         self.total, self.start, self.step = total, start, start
         self.newest, self.best = newest, best
         self._began = self._printed = time.monotonic()
