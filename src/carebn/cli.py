@@ -14,7 +14,8 @@ from io import TextIOWrapper
 from types import FrameType
 from typing import Any
 
-from carebn.errors import CarebnWarning, unknown_name
+from carebn.errors import CarebnWarning, told, unknown_name
+from carebn.limits import THREADS, check_most
 
 STOPPED = "carebn: stopped"
 
@@ -48,6 +49,7 @@ def _limit_threads(arguments: list[str]) -> None:
         return  # the parser says what is wrong with it
     if number < 1:
         raise ValueError(f"--threads must be at least 1, got {number}")
+    check_most("--threads", number, THREADS)
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ[name] = str(number)
 
@@ -136,13 +138,26 @@ def _write_anywhere() -> None:
             stream.reconfigure(errors="replace")
 
 
+def _give_up_output() -> None:
+    """Of a full disk or a closed pipe the interpreter would complain once more at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> None:
     _write_anywhere()
     warnings.formatwarning = _tell
     try:
         code = _run(sys.argv[1:])
-    except (ValueError, OSError) as mistake:
-        print(f"carebn: {mistake}", file=sys.stderr)
+        sys.stdout.flush()  # here, where it can still be told that nobody takes it
+    except (ValueError, OSError, MemoryError, RuntimeError, ArithmeticError) as mistake:
+        sentence = told(mistake)
+        if sentence is None:
+            raise
+        print(f"carebn: {sentence}", file=sys.stderr)
+        _give_up_output()
         code = 1
     except KeyboardInterrupt as stop:
         print(STOPPED, file=sys.stderr)

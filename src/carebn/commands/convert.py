@@ -6,6 +6,7 @@ from typing import Literal
 
 import tyro
 
+from carebn.limits import check_episodes
 from carebn.network.conversion import Conversion
 from carebn.training.conversion import convert_run, directory_name, save_converted
 from carebn.training.sweep import plot_sweep, print_sweep, sweep
@@ -55,8 +56,7 @@ class Config:
 
 
 def run(config: Config) -> int:
-    if config.episodes < 1:
-        raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
+    check_episodes(config.episodes)
     conversion = config.conversion().checked()
     for time_steps in config.sweep:
         replace(conversion, time_steps=time_steps).checked()  # before anything is written or played

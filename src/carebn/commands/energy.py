@@ -10,11 +10,13 @@ import tyro
 from numpy.typing import NDArray
 from rich.console import Console
 
+from carebn.limits import check_episodes
 from carebn.measure.energy import PAPER_NJ, PRICES, Count, as_json, counterpart
 from carebn.measure.energy_report import figure, table, verdict
 from carebn.measure.spikes import decide
 from carebn.network import SpikingActor, SpikingQNetwork
 from carebn.network.converted import Converted
+from carebn.reading import read_file
 from carebn.show.counter import Counter
 from carebn.show.outputs import writable_directory
 from carebn.show.terminal import print_table, terminal
@@ -44,10 +46,7 @@ class Config:
 
 
 def run(config: Config) -> int:
-    if config.episodes < 1:
-        raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
-    if config.seed < 0:
-        raise ValueError(f"--seed must not be negative, got {config.seed}")
+    check_episodes(config.episodes, config.seed)
     policy = load(config.run)
     out = writable_directory(config.out if config.out is not None else config.run)
     console, errors = terminal(), Console(stderr=True)
@@ -73,7 +72,7 @@ def run(config: Config) -> int:
     bill, ann = count.bill(), counterpart(network) if spiking else None
     data: dict[str, Any] = {
         "run": policy.title(),
-        "policy": sha256((config.run / POLICY).read_bytes()),  # what was counted
+        "policy": sha256(read_file(config.run / POLICY)),  # what was counted
         "env_id": env_id,
         "episodes": config.episodes,
         "decisions": count.decisions,

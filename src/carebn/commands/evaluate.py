@@ -5,6 +5,7 @@ from pathlib import Path
 
 import tyro
 
+from carebn.limits import check_episodes
 from carebn.training.environment import make_env
 from carebn.training.evaluation import play
 from carebn.training.policy import load
@@ -23,10 +24,7 @@ class Config:
 
 
 def run(config: Config) -> int:
-    if config.episodes < 1:
-        raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
-    if config.seed < 0:
-        raise ValueError(f"--seed must not be negative, got {config.seed}")
+    check_episodes(config.episodes, config.seed)
     policy = load(config.run)
     envs = [make_env(policy.config.env_id, policy.config.import_modules) for _ in range(config.episodes)]
     result = play(policy.predict, envs, range(config.seed, config.seed + len(envs)), policy.config.env_id)

@@ -8,8 +8,11 @@ import tyro
 
 from carebn.deploy.export import FORMATS, export, observations
 from carebn.errors import unknown_name
+from carebn.limits import check_episodes, check_most
 from carebn.training.policy import load
 from carebn.training.progress_of import unfinished
+
+MOST_OBSERVATIONS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ def run(config: Config) -> int:
     for name in ("observations", "episodes"):
         if getattr(config, name) < 1:
             raise ValueError(f"--{name} must be at least 1, got {getattr(config, name)}")
+    check_episodes(config.episodes)
+    check_most("--observations", config.observations, MOST_OBSERVATIONS)
     policy = load(config.run)
     warning = unfinished(config.run, policy.config)
     if warning:

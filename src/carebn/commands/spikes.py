@@ -8,6 +8,7 @@ import numpy as np
 import tyro
 from rich.console import Console
 
+from carebn.limits import check_episodes
 from carebn.measure.spikes import decide
 from carebn.show.outputs import writable_file
 from carebn.show.raster import DPI, figure
@@ -35,8 +36,7 @@ class Config:
 def run(config: Config) -> int:
     if config.decision < 1:
         raise ValueError(f"--decision must be at least 1, got {config.decision}")
-    if config.seed < 0:
-        raise ValueError(f"--seed must not be negative, got {config.seed}")
+    check_episodes(1, config.seed)
     if config.out.suffix.lower() != ".png":
         raise ValueError(f"a raster is a .png picture, so --out {config.out} needs that ending")
     policy = load(config.run)

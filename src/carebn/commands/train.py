@@ -1,8 +1,8 @@
 """``carebn train``."""
 
-import json
 import sys
 
+from carebn.reading import read_object
 from carebn.training import InterruptedRun, Run, TrainConfig
 from carebn.training.conversion import finish_conversion
 from carebn.training.curve import plot_curve
@@ -25,7 +25,7 @@ def run(config: TrainConfig) -> int:
     policy = run.directory
     converted = finish_conversion(run.directory)
     if converted is not None:
-        score = json.loads((converted / "evaluation.json").read_bytes())["mean_return"]
+        score = read_object(converted / "evaluation.json")["mean_return"]
         print(f"converted to a spiking policy: mean return {score:.1f}")
         policy = converted
     print(f"policy: {policy / 'policy.safetensors'}\nlearning curve: {picture}")

@@ -6,6 +6,7 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
+from carebn.limits import check_episodes
 from carebn.measure.spikes import decide
 from carebn.show.counter import Counter
 from carebn.show.film import Film, format_of
@@ -16,6 +17,8 @@ from carebn.training.environment import check_step, reset, spaces_of, step
 from carebn.training.policy import load
 from carebn.training.progress_of import unfinished
 
+SLOWEST, FASTEST = 0.001, 1000.0
+LONGEST = 86_400  # seconds of film
 USUAL_RATE = 30.0  # decisions per second, where an environment does not say
 
 
@@ -42,13 +45,14 @@ class Config:
 
 
 def run(config: Config) -> int:
-    if config.episodes < 1:
-        raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
-    if config.seed < 0:
-        raise ValueError(f"--seed must not be negative, got {config.seed}")
+    check_episodes(config.episodes, config.seed)
     for name in ("speed", "seconds"):
         if not 0 < getattr(config, name) < float("inf"):
             raise ValueError(f"--{name} must be above zero and finite, got {getattr(config, name)}")
+    if not SLOWEST <= config.speed <= FASTEST:
+        raise ValueError(f"--speed must lie between {SLOWEST:g} and {FASTEST:g}, got {config.speed:g}")
+    if config.seconds > LONGEST:
+        raise ValueError(f"--seconds must be at most {LONGEST:,}, which is a day, got {config.seconds:g}")
     form = format_of(config.out)
     policy = load(config.run)
     writable_file(config.out)

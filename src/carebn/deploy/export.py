@@ -25,9 +25,10 @@ from carebn.deploy.folding import fold
 from carebn.deploy.parity import Parity, compare, trained_values
 from carebn.deploy.runtime import DeployedPolicy, load
 from carebn.errors import unknown_name
+from carebn.reading import regular_file
 from carebn.training.environment import check_step, make_env, reset, step
 from carebn.training.evaluation import Evaluation, evaluate
-from carebn.training.files import as_json, flush_directory, sha256, write_file
+from carebn.training.files import as_json, flush_directory, replaceable, sha256, write_file
 from carebn.training.policy import Policy
 
 PRECISIONS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
@@ -184,6 +185,11 @@ def export(
 def _check_writable(out: Path) -> None:
     if out.is_dir():
         raise ValueError(f"{out} is a directory; give the name of a file")
+    try:
+        replaceable(out)
+        replaceable(Path(f"{out}.json"))
+    except OSError as error:
+        raise ValueError(f"cannot write {out}: {error.filename}: {error.strerror}") from error
     if not out.parent.is_dir():
         raise ValueError(f"cannot write {out}: there is no directory {out.parent}")
     if not os.access(out.parent, os.W_OK):
@@ -264,7 +270,7 @@ def _recorded(segments: Sequence[Path], count: int) -> NDArray[Any] | None:
     try:
         parts = []
         for path in chosen:
-            with safetensors.safe_open(path, framework="numpy") as file:
+            with safetensors.safe_open(regular_file(path), framework="numpy") as file:
                 parts.append(file.get_tensor("obs"))
     except (SafetensorError, OSError) as error:
         raise ValueError(f"the run's replay cannot be read: {error}") from error

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carebn.errors import unknown_name
+from carebn.reading import parse_object, regular_file
 
 Array = NDArray[np.float64]
 
@@ -229,12 +230,12 @@ class Folded:
         if path.is_dir():
             raise ValueError(f"{path} is a directory; export a run first: carebn export {path} --to numpy --out FILE")
         try:
-            if path.is_file() and not zipfile.is_zipfile(path):  # numpy would speak of pickles
+            if not zipfile.is_zipfile(regular_file(path)):  # numpy would speak of pickles
                 raise ValueError("only what carebn export --to numpy wrote can be loaded")
             with np.load(path, allow_pickle=False) as file:
                 if "description" not in file:
                     raise ValueError("it is not a policy of carebn")
-                description = json.loads(str(file["description"]))
+                description = parse_object(str(file["description"]))
                 arrays = {name: file[name] for name in file.files if name != "description"}
             return _build(description, arrays)
         except FileNotFoundError:

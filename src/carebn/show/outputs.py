@@ -3,6 +3,8 @@
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from carebn.training.files import replaceable
+
 
 def writable_directory(path: Path) -> Path:
     """The directory, made if need be; one sentence if nothing can be written there."""
@@ -20,7 +22,9 @@ def writable_directory(path: Path) -> Path:
 
 def writable_file(path: Path) -> Path:
     """The path of a file that can be written; its directory is made if need be."""
-    if path.is_dir():
-        raise OSError(f"{path} is a directory; --out needs the name of a file")
+    try:
+        replaceable(path)
+    except OSError as error:
+        raise OSError(f"{path} cannot be written ({error.strerror}); --out needs the name of a file") from error
     writable_directory(path.parent)
     return path

@@ -15,6 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from carebn.reading import parse_object, parse_rows, read_file, read_object
+
 # Lines that a run holds by the thousand are not parsed as JSON one by one: the format is our own.
 # They begin with plain text, not with an anchor: that is what makes the search fast.
 EPISODE = re.compile(rb'\{"step": (\d+), "charts/episodic_return": ([^,\n]+), "charts/episodic_length": \d+\}\n')
@@ -164,15 +166,13 @@ def read_run(directory: Path, episodes: bool = False, measures: bool = False) ->
 def _config(directory: Path) -> dict[str, Any]:
     path = directory / "config.json"
     try:
-        config = json.loads(path.read_bytes())
+        config = read_object(path)
     except FileNotFoundError:
         raise DamagedRun(f"{directory} is not a run directory: it has no config.json") from None
     except OSError as error:
         raise DamagedRun(f"{path} cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
-        raise DamagedRun(f"{path} is damaged: it is not readable as JSON") from error
-    if not isinstance(config, dict):
-        raise DamagedRun(f"{path} does not hold the configuration of a run")
+    except ValueError as error:
+        raise DamagedRun(f"{path} is damaged: it does not hold the configuration of a run ({error})") from error
     for name, kind in MAIN_OPTIONS.items():
         if type(config.get(name)) is not kind:
             raise DamagedRun(f"{path} does not hold the configuration of a run: {name!r} is {config.get(name)!r}")
@@ -181,7 +181,7 @@ def _config(directory: Path) -> dict[str, Any]:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_file(path)
     except FileNotFoundError:
         return b""
 
@@ -194,14 +194,14 @@ def _numbers(data: bytes, pattern: re.Pattern[bytes], names: tuple[str, str, str
     found = pattern.findall(data)
     if all(data.count(marker) == len(found) for marker in markers):
         return [(int(a), float(b), float(c)) for a, b, c in found]
-    rows = [json.loads(line) for line in data.split(b"\n") if any(marker in line for marker in markers)]
+    rows = [parse_object(line) for line in data.split(b"\n") if any(marker in line for marker in markers)]
     return [(int(row[names[0]]), float(row[names[1]]), float(row[names[2]])) for row in rows]
 
 
 def _converted(directory: Path, total: int) -> tuple[list[int], list[float], list[float]]:
     """Of a method that converts its ANN at the end, only the converted policy counts: one evaluation, or none yet."""
     for path in sorted(directory.glob("converted-*/evaluation.json")):
-        scores = json.loads(path.read_bytes())
+        scores = read_object(path)
         mean, std = float(scores["mean_return"]), float(scores["std_return"])
         if not (math.isfinite(mean) and math.isfinite(std)):
             raise ValueError("the evaluation of its converted policy is not a finite number")
@@ -244,14 +244,14 @@ def _timing(path: Path) -> tuple[float, int]:
 
 def _versions(path: Path) -> dict[str, str]:
     data = _bytes(path)
-    return {str(name): str(version) for name, version in json.loads(data).items()} if data else {}
+    return {str(name): str(version) for name, version in parse_object(data).items()} if data else {}
 
 
 def _measures(directory: Path) -> dict[str, list[dict[str, Any]]]:
     """Rows by the name of the measurement: a step, and lists of numbers, one per layer."""
     found = {}
     for path in sorted(directory.glob("measure-*.jsonl")):
-        rows = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+        rows = parse_rows(read_file(path))
         for row in rows:
             lists = [value for name, value in row.items() if name != "step"]
             if type(row["step"]) is not int or not all(isinstance(x, float | int) for values in lists for x in values):

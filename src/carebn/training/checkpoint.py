@@ -8,7 +8,6 @@ A checkpoint directory is filled under a hidden name and renamed when complete. 
 the end does not depend on how often a run was interrupted.
 """
 
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from carebn.algorithm.replay import Arrays, ReplayBuffer
+from carebn.reading import parse_object, read_file, read_object
 from carebn.training.files import as_json, flush_directory, sha256, write_atomically, write_file
 
 KEPT = 2
@@ -126,7 +126,7 @@ class CheckpointStore:
     def _manifest(self, step: int) -> dict[str, Any]:
         path = self.directory / f"{step:09d}" / "manifest.json"
         try:
-            manifest: dict[str, Any] = json.loads(path.read_bytes())
+            manifest = read_object(path)
             if manifest["step"] != step or not isinstance(manifest["files"], dict):
                 raise Damaged(f"{path} does not belong to it")
             if not all(Path(name).name == name for name in (*manifest["files"], *manifest["replay"])):
@@ -168,7 +168,7 @@ class CheckpointStore:
             self._digests[name] = digest
         try:
             tensors = safetensors.torch.load(contents["agent.safetensors"])
-            state = json.loads(contents["state.json"])
+            state = parse_object(contents["state.json"])
         except (SafetensorError, ValueError, KeyError) as error:
             raise Damaged(f"the contents of {directory} cannot be read ({error})") from error
         return Loaded(step, tensors, state, segments)
@@ -182,7 +182,7 @@ class CheckpointStore:
 
 def _verified(path: Path, digest: str) -> bytes:
     try:
-        data = path.read_bytes()
+        data = read_file(path)
     except OSError as error:
         reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
         raise Damaged(f"{path} {reason}") from error

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from carebn.network.conversion import Conversion, convert
 from carebn.network.converted import Converted
+from carebn.reading import read_file
 from carebn.training import seeds
 from carebn.training.checkpoint import CheckpointStore, Damaged
 from carebn.training.environment import make_env
@@ -79,7 +80,7 @@ def save_converted(policy: Policy, record: dict[str, Any], directory: Path) -> N
     config = as_json(policy.config.as_json() | {"conversion": record})
     config_file = directory / "config.json"
     try:
-        if config_file.is_file() and config_file.read_bytes() != config:
+        if config_file.is_file() and read_file(config_file) != config:
             raise ValueError(f"{directory} holds something else already; choose another --out")
         if not config_file.is_file() and directory.is_dir() and any(directory.iterdir()):
             raise ValueError(f"{directory} is not empty and holds no converted policy; choose another --out")

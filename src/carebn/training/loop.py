@@ -1,6 +1,5 @@
 """A training run: act, step, store, update; evaluate and checkpoint on schedule; resume exactly."""
 
-import json
 import math
 import signal
 import time
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from carebn.algorithm import ReplayBuffer
 from carebn.machine import cores
+from carebn.reading import read_object
 from carebn.training import seeds
 from carebn.training.build import make_agent
 from carebn.training.checkpoint import CheckpointStore
@@ -113,11 +113,9 @@ class Run:
         ours = self.config.as_json()
         if config_file.exists():
             try:
-                theirs = json.loads(config_file.read_bytes())
+                theirs = read_object(config_file)
             except ValueError as error:
-                raise ValueError(f"{config_file} is not readable as JSON; is this a run directory?") from error
-            if not isinstance(theirs, dict):
-                raise ValueError(f"{config_file} does not hold a configuration; is this a run directory?")
+                raise ValueError(f"{config_file} is not a configuration: {error}; is this a run directory?") from error
             # Written by an earlier version: what it did not know yet was at its default.
             missing = ours.keys() - theirs.keys()
             known = {k: v for k, v in theirs.items() if k in ours}
@@ -149,7 +147,7 @@ class Run:
         versions_file = self.directory / "versions.json"
         versions = fingerprint(self.config)
         if loaded is not None and versions_file.exists():
-            before = json.loads(versions_file.read_bytes())
+            before = self._versions_before(versions_file)
             changed = [k for k in versions if versions[k] != before.get(k)]
             if changed:
                 k = changed[0]
@@ -182,6 +180,14 @@ class Run:
         self._replay_episode()
         self._write_derived()  # in case the run was killed between its checkpoint and these
         return self.step < self.config.total_timesteps
+
+    def _versions_before(self, path: Path) -> dict[str, Any]:
+        try:
+            return read_object(path)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            self.warnings.append(f"{path} cannot be read ({reason}), so whether versions have changed is not known")
+            return fingerprint(self.config)
 
     def _begin_episode(self) -> None:
         with self._dated("at", self.step):

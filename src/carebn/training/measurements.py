@@ -1,7 +1,6 @@
 """Measurements taken while a run goes on. They draw from random streams of their own and leave the run as it is:
 all other files of the run are the same with and without them (command.txt excepted, which asks for them)."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ from torch import nn
 
 from carebn.algorithm import ReplayBuffer
 from carebn.measure.wasserstein import layer_distances
+from carebn.reading import parse_object, read_file
 from carebn.training import seeds
 from carebn.training.record import LineFile
 
@@ -30,9 +30,9 @@ class WassersteinLog:
 
     def _length_until(self, step: int) -> int:
         length = 0
-        for line in self.file.path.read_bytes().splitlines(keepends=True):
+        for line in read_file(self.file.path).splitlines(keepends=True):
             try:
-                if not line.endswith(b"\n") or json.loads(line)["step"] > step:
+                if not line.endswith(b"\n") or parse_object(line)["step"] > step:
                     break
             except (ValueError, KeyError, TypeError) as error:
                 raise ValueError(f"{self.file.path} is damaged; move it away and run the same command again") from error

@@ -1,6 +1,5 @@
 """A trained run as a policy: ``carebn.load(run_dir).predict(obs)``."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from carebn.network import ANNActor, SpikingActor
 from carebn.network.converted import Converted, Simulation, shaped_like
 from carebn.network.inference import FastActor
 from carebn.network.randomness import is_random, seed_of, seeded
+from carebn.reading import read_object
 from carebn.training.build import make_policy
 from carebn.training.config import TrainConfig
 from carebn.training.environment import make_env, spaces_of
@@ -172,8 +172,8 @@ def read_conversion(run_dir: Path | str) -> dict[str, Any] | None:
 def _read(run_dir: Path | str) -> tuple[TrainConfig, dict[str, Any] | None]:
     path = Path(run_dir) / "config.json"
     try:
-        data = json.loads(path.read_bytes())
-        conversion = data.pop("conversion", None) if isinstance(data, dict) else None
+        data = read_object(path)
+        conversion = data.pop("conversion", None)
         return TrainConfig.from_json(data).checked(), conversion
     except FileNotFoundError:
         raise ValueError(f"{run_dir} is not a run directory: it has no config.json") from None

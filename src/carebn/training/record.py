@@ -9,6 +9,7 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from carebn.reading import parse_rows, read_file, regular_file
 from carebn.training.files import flush_directory
 
 Row = dict[str, Any]
@@ -19,6 +20,8 @@ class LineFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        if path.exists():
+            regular_file(path)
         self._file = open(path, "ab")  # noqa: SIM115  # open for the whole run
 
     def write(self, row: Row) -> None:
@@ -45,8 +48,10 @@ def read_rows(path: Path) -> list[Row]:
     """All complete lines of a metrics or timing file."""
     if not path.exists():
         return []
-    lines = path.read_bytes().split(b"\n")[:-1]
-    return [json.loads(line) for line in lines]
+    try:
+        return parse_rows(read_file(path))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
 
 
 def write_tensorboard(rows: list[Row], directory: Path) -> None:
