@@ -22,7 +22,14 @@ def unknown_name(what: str, name: object, known: Iterable[str]) -> str:
 
 def told(error: BaseException) -> str | None:
     """The sentence for what a user, a file or the machine is to blame for; None: it is a fault of the program."""
-    text = str(error)
+    sentence = _sentence(error, str(error))
+    if sentence is None:
+        return None
+    line = " ".join(sentence.splitlines())
+    return line if len(line) <= 5 * LONGEST else f"{line[: 2 * LONGEST]} […] {line[-2 * LONGEST :]}"
+
+
+def _sentence(error: BaseException, text: str) -> str | None:
     if isinstance(error, RecursionError):
         return "a file is nested too deeply to be read"
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _is_about_memory(text)):

@@ -26,8 +26,7 @@ TIME_STEPS = 100_000
 def check_work(option: str, value: int, most: Most) -> None:
     if value > most.number:
         raise ValueError(
-            f"{option} {number(value)} would take {spelled(value // most.per_second)}; at most {most.number:,} "
-            f"are done"
+            f"{option} {number(value)} would take {spelled(value // most.per_second)}; at most {most.number:,} are done"
         )
 
 

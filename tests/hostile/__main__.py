@@ -14,6 +14,8 @@ from .judging import findings
 from .running import Outcome, prepare, run
 from .world import Template
 
+MEMORY = Path("/dev/shm")  # where flushing to disk costs nothing
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="hostile", description="hostile command lines, at random")
@@ -25,9 +27,9 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="a directory for the trained runs, which then serve again")
     parser.add_argument("--say", action="store_true", help="what each case said")
     options = parser.parse_args()
-    root = options.keep or Path(tempfile.mkdtemp(prefix="hostile-"))
+    root = options.keep or Path(tempfile.mkdtemp(prefix="hostile-", dir=MEMORY if MEMORY.is_dir() else None))
     template = Template(root)
-    prepare()
+    prepare(template)
     try:
         if options.case is not None:
             return _all({0: Case.from_json(options.case)}, template, say=True)

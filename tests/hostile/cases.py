@@ -7,7 +7,7 @@ from typing import Self
 
 from .damage import CONTENTS, KINDS
 from .options import Option, options
-from .world import PATHS, RUNS, TINY, words_of
+from .world import PATHS, RUNS, TINY
 
 WHOLE = (
     "0", "-1", "1", "2", "3", "7", "1000", "100000", "1000000", "1000000000", "2147483648", "4294967296", str(2**63),
@@ -38,18 +38,19 @@ MODULES = (
 )  # fmt: skip
 DAMAGED = (
     "config.json", "config.json", "config.json", "metrics.jsonl", "metrics.jsonl", "timing.jsonl", "versions.json",
-    "command.txt", "policy.safetensors", "policy.safetensors", "checkpoint/000000060/manifest.json",
-    "checkpoint/000000060/state.json", "checkpoint/000000060/agent.safetensors", "checkpoint", "checkpoint/000000060",
-    "replay", "replay/0000000000-0000000020.safetensors", "energy.json", "measure-wasserstein.jsonl", ".lock",
+    "command.txt", "policy.safetensors", "policy.safetensors", "checkpoint/000000030/manifest.json",
+    "checkpoint/000000030/state.json", "checkpoint/000000030/agent.safetensors", "checkpoint", "checkpoint/000000030",
+    "replay", "replay/0000000000-0000000015.safetensors", "energy.json", "measure-wasserstein.jsonl", ".lock",
     "curve.png", "tensorboard", "tensorboard/events.out.tfevents.0.carebn", "../training-cost.json",
     "../input-distributions.json", "evaluation.json",
 )  # fmt: skip
 CONVERTED = "converted-ltb-T8-crpi0.3"
 WEIGHTS = {
-    "train": 9, "evaluate": 3, "study run": 2, "study show": 3, "study list": 0.2, "report": 4, "export": 4,
+    "train": 6, "evaluate": 3, "study run": 2, "study show": 3, "study list": 0.2, "report": 4, "export": 4,
     "energy": 2.5, "watch": 2, "spikes": 2.5, "convert": 3.5, "measure distributions": 2, "measure cost": 0.6,
     "methods": 0.6, "": 0.5,
 }  # fmt: skip
+NAMES_FIRST = ("study run", "study show", "methods", "measure cost")  # not paths
 SPECIAL = {"--env-id": ENVIRONMENTS, "--import": MODULES}
 SLOW = {("study run", "--on"): ("local", "slurm", "nonsense")}  # ray starts a cluster
 
@@ -77,17 +78,16 @@ def draw(seed: int, number: int) -> Case:
     output = rng.choice(["full", "closed"]) if rng.random() < 0.03 else ""
     if not command:
         return Case("", tuple(rng.choice((*NASTY_WORDS, *options())) for _ in range(rng.randrange(4))), (), output)
-    run = rng.choice(list(RUNS))
+    run = "ann" if command == "convert" and rng.random() < 0.7 else rng.choice(list(RUNS))
     places, given = _usual(command, run, rng)
     damages: list[tuple[str, str, int]] = []
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3))):
         lot = rng.random()
-        if lot < 0.3 and run in words_of({"": places}) and _reads_runs(command):
+        if lot < 0.45 and _reads_runs(command):
             damages.append(_damage(run, rng))
-        elif lot < 0.42 and places:
-            places[rng.randrange(len(places))] = _value(
-                "path" if command not in ("study run", "study show", "methods", "measure cost") else "word", rng
-            )
+        elif lot < 0.57 and places:
+            kind = "word" if command in NAMES_FIRST else "path"
+            places[rng.randrange(len(places))] = _value(kind, rng)
         else:
             option = rng.choice(options()[command] or (Option("--nothing", "word"),))
             given[option.flag] = _values(command, option, rng)
@@ -114,11 +114,7 @@ def _usual(command: str, run: str, rng: random.Random) -> tuple[list[str], dict[
     if command == "train":
         return [], dict(TINY | RUNS[run]) | ({} if rng.random() < 0.5 else {"--quiet": []})
     if command == "convert":
-        return [rng.choice(("runs/ann", "runs/ann", f"runs/{run}"))], {
-            "--time-steps": ["4"],
-            "--iterations": ["5"],
-            "--episodes": ["1"],
-        }
+        return [f"runs/{run}"], {"--time-steps": ["4"], "--iterations": ["5"], "--episodes": ["1"]}
     if command == "measure cost":
         return ["vanilla"], {"--env-id": ["Pendulum-v1"], "--steps": ["20"]}
     if command == "methods":
@@ -134,7 +130,11 @@ def _usual(command: str, run: str, rng: random.Random) -> tuple[list[str], dict[
     return {
         "evaluate": (where, {"--episodes": ["1"]}),
         "report": (["runs"] if rng.random() < 0.5 else where, {"--format": [rng.choice(("html", "md", "md", "png"))]}),
-        "export": (where, {"--to": [rng.choice(("nir", "onnx", "c", "numpy"))], "--out": ["exported"], "--observations": ["5"], "--episodes": ["1"]}),
+        "export": (
+            where,
+            {"--to": [rng.choice(("nir", "onnx", "c", "numpy"))], "--out": ["exported"]}
+            | {"--observations": ["5"], "--episodes": ["1"]},
+        ),
         "energy": (where, {"--episodes": ["1"], "--quiet": []}),
         "watch": (where, {"--seconds": ["0.1"], "--out": ["film.gif"], "--quiet": []}),
         "spikes": (where, {"--out": ["raster.png"]}),

@@ -94,6 +94,10 @@ def _stretched(before: bytes, rng: random.Random) -> bytes:
     return struct.pack("<Q", rng.choice([2**63, 2**40, 8, 0])) + before[8:]
 
 
+def _holding(text: str, after: bool) -> Callable[[bytes, random.Random], bytes]:
+    return lambda before, rng: (before if after else b"") + f"{text}\n".encode()
+
+
 CONTENTS: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "empty": lambda before, rng: b"",
     "half": lambda before, rng: before[: len(before) // 2],
@@ -105,9 +109,9 @@ CONTENTS: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "drop": _rewritten(_drop),
     "add": _rewritten(_add),
     "stretched": _stretched,
-    **{f"json {name}": lambda before, rng, text=text: text.encode() + b"\n" for name, text in ALIEN_JSON.items()},
-    **{f"more {name}": lambda before, rng, text=text: before + text.encode() + b"\n" for name, text in ALIEN_JSON.items()},
-}  # fmt: skip
+    **{f"json {name}": _holding(text, after=False) for name, text in ALIEN_JSON.items()},
+    **{f"more {name}": _holding(text, after=True) for name, text in ALIEN_JSON.items()},
+}
 KINDS: dict[str, Callable[[Path], None]] = {
     "absent": lambda path: None,
     "directory": lambda path: path.mkdir(),

@@ -36,7 +36,7 @@ def findings(case: Case, outcome: Outcome) -> list[str]:
     parts = [name for name in outcome.left if name.endswith(".part") and "/." in f"/{name}"]
     if parts:
         found.append("leaves a part behind")
-    if outcome.code not in (0, *STOPPED) and case.command not in LASTING:
+    if outcome.code not in (0, *STOPPED) and case.command not in LASTING and not case.output:
         others = [name for name in outcome.left if name not in parts]
         if others:
             found.append("leaves files behind although it failed")

@@ -6,6 +6,7 @@ its exit code and what it leaves behind are those that a user would get.
 
 import atexit
 import contextlib
+import io
 import math
 import os
 import resource
@@ -21,11 +22,11 @@ from carebn import cli
 
 from .cases import Case
 from .damage import damage
-from .world import Template
+from .world import RUNS, Template
 
 MEMORY = 6 * 2**30  # bytes of address space
 FILE = 200 * 2**20  # bytes of a file
-FIRST_STEPS = 3.0  # seconds of computing that a training run is left alone
+FIRST_STEPS = 2.0  # seconds of computing that a training run is left alone
 MOST_WORK = 12.0  # seconds of computing for every other command
 IDLE = 12.0  # seconds without any computing
 PATIENCE = 150.0  # seconds of waiting for either, on a busy machine
@@ -46,8 +47,8 @@ class Outcome:
     ignored: bool = False  # nor when it was asked to
 
 
-def prepare() -> None:
-    """Import what every command needs, but compute nothing: a thread would not survive the fork."""
+def prepare(template: Template) -> None:
+    """Import what every command needs, and warm up; but no gradients, whose threads do not survive a fork."""
     for name in cli.COMMANDS:
         import_module(f"carebn.commands.{name}")
     for name in (
@@ -58,6 +59,13 @@ def prepare() -> None:
     ):  # fmt: skip
         with contextlib.suppress(ImportError):
             import_module(name)
+    from carebn.commands import evaluate
+    from carebn.training.curve import plot_curve
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        for name in RUNS:
+            evaluate.run(evaluate.Config(template.runs / name, episodes=1))
+            plot_curve(template.runs / name, name)
 
 
 def run(case: Case, template: Template, name: str) -> Outcome:

@@ -9,9 +9,9 @@ from pathlib import Path
 from .damage import ALIEN_JSON, make_node, picture
 
 TINY = {
-    "--total-timesteps": ["60"], "--learning-starts": ["20"], "--hidden": ["8"], "--batch-size": ["8"],
-    "--eval-episodes": ["2"], "--eval-interval": ["30"], "--recalibration-batches": ["2"],
-    "--checkpoint-interval": ["20"],
+    "--total-timesteps": ["30"], "--learning-starts": ["20"], "--hidden": ["8"], "--batch-size": ["8"],
+    "--eval-episodes": ["1"], "--eval-interval": ["30"], "--recalibration-batches": ["2"],
+    "--checkpoint-interval": ["15"],
 }  # fmt: skip
 RUNS = {
     "td3": {"--env-id": ["Pendulum-v1"], "--measure": ["wasserstein"]},
@@ -100,7 +100,7 @@ PATHS = (
     "absent", "absent/deeper/still", "empty", "picture.png", "text.txt", "crowded", "directory", "pipe", "pipe.png",
     "pipe.mp4", "zero", "full-device", "null.png", "loop", "dangling", "loop/inside", "text.txt/inside", "pipe/inside",
     "full", "full/x", "full/x.png", "full/x.mp4", "full/deeper/x.html", "read-only/x", "read-only/x.png", "read-only",
-    "/proc/none/x", "/proc/self/x.png", "/sys/x", "/", "", ".", "..", "~", "*", LONG, f"{LONG}.png",
+    "/proc/none/x", "/proc/self/x.png", "/sys/x", "", ".", "..", "~", "*", LONG, f"{LONG}.png",
     "d/" * 2500, "[/bold] {0} %s", "[/bold] {0} %s/x.png", "ünïcødé ☃.png", "\udcff.png", "\udcff", "new\nline.png",
     "x.PNG", "x.mp4", "x.gif", "x.pdf", "x.html", "x.", ".png", "runs", "runs/td3", "runs/dqn", "runs/sac", "runs/ann",
     "runs/crpi", "runs/td3/policy.safetensors", "runs/td3/config.json", "runs/td3/checkpoint", "runs/td3/x",
