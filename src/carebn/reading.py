@@ -39,9 +39,11 @@ def parse_json(text: bytes | str) -> Any:
     try:
         return _DECODER.decode(text if isinstance(text, str) else text.decode())
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError("it is not readable as JSON (nested too deeply)") from None
     except UnicodeDecodeError:
-        raise ValueError("it is not text in UTF-8") from None
+        raise ValueError("it is not readable as JSON (no text in UTF-8)") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not readable as JSON ({error})") from None
 
 
 def _whole(digits: str) -> int:

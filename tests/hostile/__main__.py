@@ -12,7 +12,7 @@ from pathlib import Path
 from .cases import Case, draw
 from .judging import findings
 from .running import Outcome, prepare, run
-from .world import Template
+from .world import RUNS, Template
 
 MEMORY = Path("/dev/shm")  # where flushing to disk costs nothing
 
@@ -24,11 +24,12 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
     parser.add_argument("--only", type=int, help="this case of the seed alone")
     parser.add_argument("--case", help="this case alone, as JSON")
+    parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS), help="those that are there")
     parser.add_argument("--keep", type=Path, help="a directory for the trained runs, which then serve again")
     parser.add_argument("--say", action="store_true", help="what each case said")
     options = parser.parse_args()
     root = options.keep or Path(tempfile.mkdtemp(prefix="hostile-", dir=MEMORY if MEMORY.is_dir() else None))
-    template = Template(root)
+    template = Template(root, options.runs)
     prepare(template)
     try:
         if options.case is not None:
@@ -60,7 +61,7 @@ def _all(cases: dict[int, Case], template: Template, say: bool) -> int:
             families[finding].append(number)
         if say:
             _say(number, case, outcome)
-        if done % 100 == 0:
+        if done % 50 == 0:
             print(f"{done:,} cases in {time.monotonic() - begin:.0f} s: {failed} with findings", flush=True)
     print(f"{len(cases):,} cases: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common()))
     print(f"{time.monotonic() - begin:.0f} s, the slowest {slowest[0]:.1f} s (case {slowest[1]})")

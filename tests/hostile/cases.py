@@ -46,8 +46,8 @@ DAMAGED = (
 )  # fmt: skip
 CONVERTED = "converted-ltb-T8-crpi0.3"
 WEIGHTS = {
-    "train": 6, "evaluate": 3, "study run": 2, "study show": 3, "study list": 0.2, "report": 4, "export": 4,
-    "energy": 2.5, "watch": 2, "spikes": 2.5, "convert": 3.5, "measure distributions": 2, "measure cost": 0.6,
+    "train": 5, "evaluate": 3, "study run": 0.6, "study show": 3, "study list": 0.2, "report": 4, "export": 4,
+    "energy": 2.5, "watch": 2, "spikes": 2.5, "convert": 3.5, "measure distributions": 2, "measure cost": 0.3,
     "methods": 0.6, "": 0.5,
 }  # fmt: skip
 NAMES_FIRST = ("study run", "study show", "methods", "measure cost")  # not paths

@@ -14,15 +14,15 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 from carebn import cli
 
 from .cases import Case
 from .damage import damage
-from .world import RUNS, Template
+from .world import Template
 
 MEMORY = 6 * 2**30  # bytes of address space
 FILE = 200 * 2**20  # bytes of a file
@@ -30,13 +30,12 @@ FIRST_STEPS = 2.0  # seconds of computing that a training run is left alone
 MOST_WORK = 12.0  # seconds of computing for every other command
 IDLE = 12.0  # seconds without any computing
 PATIENCE = 150.0  # seconds of waiting for either, on a busy machine
-GRACE = 30.0  # seconds to stop in
+GRACE = 60.0  # seconds to stop in
 WITH_CHILDREN = ("study run", "measure cost", "watch")  # which work while it waits
 LASTING = ("train", "study run", "measure cost")  # what may take as long as it was asked to
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     code: int  # as a shell reports it; negative: killed by that signal
     out: str
     err: str
@@ -63,7 +62,7 @@ def prepare(template: Template) -> None:
     from carebn.training.curve import plot_curve
 
     with contextlib.redirect_stdout(io.StringIO()):
-        for name in RUNS:
+        for name in template.names:
             evaluate.run(evaluate.Config(template.runs / name, episodes=1))
             plot_curve(template.runs / name, name)
 

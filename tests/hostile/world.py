@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from .damage import ALIEN_JSON, make_node, picture
@@ -30,13 +31,14 @@ def words_of(options: dict[str, list[str]]) -> list[str]:
 class Template:
     """Runs trained once by the real command; every case gets a copy."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, names: Sequence[str] = tuple(RUNS)) -> None:
         self.root = root
+        self.names = names
         self.runs = root / "template"
-        for name, options in RUNS.items():
+        for name in names:
             if (self.runs / name).exists():  # of an earlier session
                 continue
-            words = ["train", *words_of(TINY | options), "--quiet", "--run-dir", str(self.runs / name)]
+            words = ["train", *words_of(TINY | RUNS[name]), "--quiet", "--run-dir", str(self.runs / name)]
             subprocess.run([sys.executable, "-m", "carebn", *words], check=True, capture_output=True, text=True)
         self.full = self._mounted("full", "size=32k")
         self.read_only = self._mounted("read-only", "size=32k,ro")

@@ -172,7 +172,7 @@ def _config(directory: Path) -> dict[str, Any]:
     except OSError as error:
         raise DamagedRun(f"{path} cannot be read ({error.strerror})") from error
     except ValueError as error:
-        raise DamagedRun(f"{path} is damaged: it does not hold the configuration of a run ({error})") from error
+        raise DamagedRun(f"{path} does not hold the configuration of a run: {error}") from error
     for name, kind in MAIN_OPTIONS.items():
         if type(config.get(name)) is not kind:
             raise DamagedRun(f"{path} does not hold the configuration of a run: {name!r} is {config.get(name)!r}")
