@@ -44,7 +44,7 @@ DAMAGED = (
     "curve.png", "tensorboard", "tensorboard/events.out.tfevents.0.carebn", "../training-cost.json",
     "../input-distributions.json", "evaluation.json",
 )  # fmt: skip
-CONVERTED = "converted-ltb-T8-crpi0.3"
+CONVERTED = "converted-max-T8-crpi0.3"
 WEIGHTS = {
     "train": 5, "evaluate": 3, "study run": 0.6, "study show": 3, "study list": 0.2, "report": 4, "export": 4,
     "energy": 2.5, "watch": 2, "spikes": 2.5, "convert": 3.5, "measure distributions": 2, "measure cost": 0.3,
@@ -116,7 +116,7 @@ def _usual(command: str, run: str, rng: random.Random) -> tuple[list[str], dict[
     if command == "convert":
         return [f"runs/{run}"], {"--time-steps": ["4"], "--iterations": ["5"], "--episodes": ["1"]}
     if command == "measure cost":
-        return ["vanilla"], {"--env-id": ["Pendulum-v1"], "--steps": ["20"]}
+        return ["vanilla"], {"--env-id": ["InvertedPendulum-v4"], "--steps": ["20"]}
     if command == "methods":
         return [rng.choice(("care-bn", "ann"))] if rng.random() < 0.5 else [], {}
     if command == "study run":

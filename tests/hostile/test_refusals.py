@@ -87,6 +87,7 @@ def test_training_that_cannot_be_meant(refused, words: str, told: str) -> None:
         ("measure cost vanilla --steps 1000000000000", "--steps 1,000,000,000,000 would take 31 years"),
         ("study run main --seeds 1000000000", "--seeds must be at most 1,000, got 1,000,000,000"),
         ("study run main --scale 1e300", "would take millions of years"),
+        ("study run main --runs RUN/config.json", "cannot make the directory"),
         ("study run main --workers 1000000", "GiB of memory, and there is"),
         (f"evaluate {'d/' * 2500}", "File name too long"),
     ],

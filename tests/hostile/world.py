@@ -15,11 +15,11 @@ TINY = {
     "--checkpoint-interval": ["15"],
 }  # fmt: skip
 RUNS = {
-    "td3": {"--env-id": ["Pendulum-v1"], "--measure": ["wasserstein"]},
+    "td3": {"--env-id": ["InvertedPendulum-v4"], "--measure": ["wasserstein"]},
     "dqn": {"--env-id": ["CartPole-v1"], "--algo": ["dqn"]},
-    "sac": {"--env-id": ["Pendulum-v1"], "--algo": ["sac"], "--method": ["vanilla"]},
-    "ann": {"--env-id": ["Pendulum-v1"], "--method": ["ann"]},
-    "crpi": {"--env-id": ["Pendulum-v1"], "--method": ["crpi"]},
+    "sac": {"--env-id": ["InvertedPendulum-v4"], "--algo": ["sac"], "--method": ["vanilla"]},
+    "ann": {"--env-id": ["InvertedPendulum-v4"], "--method": ["ann"]},
+    "crpi": {"--env-id": ["InvertedPendulum-v4"], "--method": ["crpi"]},
 }  # fmt: skip
 LONG = "n" * 300
 

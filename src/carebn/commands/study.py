@@ -144,6 +144,9 @@ def _run(config: RunStudy) -> int:
         return 0
     from carebn.study.display import SweepDisplay, summary
 
+    from carebn.show.outputs import writable_directory
+
+    writable_directory(config.runs, "--runs")
     place = Place(config.on, config.workers, config.address, config.slurm, config.runs)
     with SweepDisplay() as display:
         sweep = Sweep(configs, config.runs, display)

@@ -6,17 +6,17 @@ from tempfile import TemporaryFile
 from carebn.training.files import replaceable
 
 
-def writable_directory(path: Path) -> Path:
+def writable_directory(path: Path, option: str = "--out") -> Path:
     """The directory, made if need be; one sentence if nothing can be written there."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OSError(f"cannot make the directory {path}: {error.strerror}") from None
+        raise OSError(f"cannot make the directory {path}: {error.strerror}; choose another {option}") from None
     try:
         with TemporaryFile(dir=path):  # permissions do not tell all: there are file systems that take no file at all
             pass
     except OSError as error:
-        raise OSError(f"no file can be made in {path} ({error.strerror}); choose another --out") from None
+        raise OSError(f"no file can be made in {path} ({error.strerror}); choose another {option}") from None
     return path
 
 
