@@ -273,7 +273,8 @@ def _recorded(segments: Sequence[Path], count: int) -> NDArray[Any] | None:
             with safetensors.safe_open(regular_file(path), framework="numpy") as file:
                 parts.append(file.get_tensor("obs"))
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"the run's replay cannot be read: {error}") from error
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.strerror else error
+        raise ValueError(f"the run's replay cannot be read: {reason}") from error
     rows = np.concatenate(parts)
     return np.ascontiguousarray(rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)])
 
