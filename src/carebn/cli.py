@@ -14,8 +14,9 @@ from types import FrameType
 from typing import Any
 
 from carebn import compiling
-from carebn.checksums import read_json
-from carebn.errors import CarebnWarning, not_installed, unknown_name
+from carebn.errors import CarebnWarning, not_installed, told, unknown_name
+from carebn.limits import THREADS, check_most
+from carebn.reading import read_object
 from carebn.stopping import STOPPED, Stop, handled_by, leave, obeyed_at_once
 
 UNREAD = 141  # as a shell reports a program that its pipe has ended
@@ -45,6 +46,7 @@ def _limit_threads(arguments: list[str]) -> None:
         return  # the parser says what is wrong with it
     if number < 1:
         raise ValueError(f"--threads must be at least 1, got {number}")
+    check_most("--threads", number, THREADS)
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ[name] = str(number)
 
@@ -65,7 +67,7 @@ def _threads_of_run(arguments: list[str]) -> str | None:
     if directory is None:
         return None
     try:
-        return str(read_json(Path(directory) / "config.json")["threads"])
+        return str(read_object(Path(directory) / "config.json")["threads"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -141,6 +143,14 @@ def _write_anywhere() -> None:
             stream.reconfigure(errors="replace")
 
 
+def _give_up_output() -> None:
+    """Of a full disk or a closed pipe the interpreter would complain once more at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> None:
     _write_anywhere()
     warnings.formatwarning = _tell
@@ -152,18 +162,17 @@ def main() -> None:
     unread = False
     try:
         code = _run(sys.argv[1:])
+        sys.stdout.flush()  # here, where it can still be told that nobody takes it
     except SystemExit as end:  # of the parser, or of a console that nobody reads
         code, unread = end.code, _nobody_reads()
-    except (ValueError, OSError) as mistake:
+    except (ValueError, OSError, MemoryError, RuntimeError, ArithmeticError) as mistake:
         unread = isinstance(mistake.__cause__ or mistake, BrokenPipeError) and _nobody_reads()
-        if not unread:
-            print(f"carebn: {mistake}", file=sys.stderr)
-    except RuntimeError as fault:
-        if not _is_an_environments(fault):
+        sentence = _blamed_on_environment(mistake) or told(mistake)
+        if sentence is None:
             raise
-        from carebn.training.blame import account
-
-        print(f"carebn: {account(fault)}", file=sys.stderr)
+        if not unread:
+            print(f"carebn: {sentence}", file=sys.stderr)
+            _give_up_output()
     except KeyboardInterrupt as stop:
         print(STOPPED, file=sys.stderr)
         code = stop.code if isinstance(stop, Stop) else 130
@@ -182,10 +191,14 @@ def main() -> None:
     sys.exit(code)
 
 
-def _is_an_environments(fault: RuntimeError) -> bool:
-    """Then it says all; without its library there can be none."""
+def _blamed_on_environment(fault: BaseException) -> str:
+    """With the line of the user's that failed; empty if it is no environment's. Without its library there is none."""
     environment = sys.modules.get("carebn.training.environment")
-    return environment is not None and isinstance(fault, environment.EnvironmentFailedError)
+    if environment is None or not isinstance(fault, environment.EnvironmentFailedError):
+        return ""
+    from carebn.training.blame import account
+
+    return account(fault)
 
 
 def _is_closed(stream: int) -> bool:

@@ -4,12 +4,36 @@ import ctypes
 import os
 import platform
 import sys
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
+
+CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def cores() -> int:
     """Cores that this process may use; where the system does not tell which those are, all there are."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def memory() -> int | None:
+    """Bytes that this process may ever have: what is built in, unless a container or a limit leaves it less. None
+    where the system does not tell, as on Windows."""
+    found = []
+    with suppress(AttributeError, ValueError, OSError):
+        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for path in CONTAINER_LIMITS:
+        with suppress(OSError, ValueError):  # ValueError: there is none, and it says "max"
+            found.append(int(Path(path).read_text()))
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+            limit = resource.getrlimit(kind)[0]
+            if limit != resource.RLIM_INFINITY:
+                found.append(limit)
+    return min((amount for amount in found if amount > 0), default=None)
 
 
 def peak_memory() -> float | None:

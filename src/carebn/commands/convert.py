@@ -8,6 +8,7 @@ from typing import Literal
 import tyro
 
 from carebn.commands.consent import Consent
+from carebn.limits import check_episodes
 from carebn.network.conversion import Conversion
 from carebn.training.conversion import convert_run, directory_name, save_converted
 from carebn.training.evaluation import cut_short
@@ -63,8 +64,7 @@ class Config(Consent):
 
 
 def run(config: Config) -> int:
-    if config.episodes < 1:
-        raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
+    check_episodes(config.episodes)
     if config.max_steps is not None and config.max_steps < 1:
         raise ValueError(f"--max-steps must be at least 1, got {config.max_steps}")
     conversion = config.conversion().checked()

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from carebn.commands.consent import Consent
+from carebn.limits import check_episodes
 from carebn.measure.energy import PAPER_NJ, PRICES, Count, as_json, counterpart
 from carebn.measure.energy_report import figure, table, verdict
 from carebn.measure.spikes import decide
 from carebn.network import SpikingActor, SpikingQNetwork
 from carebn.network.converted import Converted
+from carebn.reading import read_file
 from carebn.show.counter import Counter
 from carebn.show.outputs import writable_directory
 from carebn.show.terminal import print_table, terminal
@@ -50,10 +52,7 @@ class Config(Consent):
 
 
 def run(config: Config) -> int:
-    if config.episodes < 1:
-        raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
-    if config.seed < 0:
-        raise ValueError(f"--seed must not be negative, got {config.seed}")
+    check_episodes(config.episodes, config.seed)
     if config.max_steps is not None and config.max_steps < 1:
         raise ValueError(f"--max-steps must be at least 1, got {config.max_steps}")
     policy = load(config.run, config.which, trust=config.word)
@@ -84,7 +83,7 @@ def run(config: Config) -> int:
     bill, ann = count.bill(), counterpart(network) if spiking else None
     data: dict[str, Any] = {
         "run": policy.title(),
-        "policy": sha256((config.run / (BEST if config.which == "best" else POLICY)).read_bytes()),  # what was counted
+        "policy": sha256(read_file(config.run / (BEST if config.which == "best" else POLICY))),  # what was counted
         "env_id": env_id,
         "episodes": config.episodes,
         "decisions": count.decisions,

@@ -7,6 +7,7 @@ from pathlib import Path
 import tyro
 
 from carebn.commands.consent import Consent
+from carebn.limits import check_episodes
 from carebn.training.evaluation import cut_short
 from carebn.training.policy import Which, load
 
@@ -29,10 +30,7 @@ class Config(Consent):
 
 
 def run(config: Config) -> int:
-    if config.episodes < 1:
-        raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
-    if config.seed < 0:
-        raise ValueError(f"--seed must not be negative, got {config.seed}")
+    check_episodes(config.episodes, config.seed)
     if config.max_steps is not None and config.max_steps < 1:
         raise ValueError(f"--max-steps must be at least 1, got {config.max_steps}")
     policy = load(config.run, config.which, trust=config.word)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Self
 
+from carebn.limits import STEPS, check_work
 from carebn.study.paper import STUDIES
 from carebn.study.records import Cell, Variant
 from carebn.training.config import TrainConfig
@@ -33,6 +34,7 @@ class Budget:
         if not 0 < scale < float("inf"):
             raise ValueError(f"--scale must be above zero and finite, got {scale:g}; 1 is the paper's budget")
         paper = _paper()
+        check_work(f"--scale {scale:g}: a run of", round(min(paper.total_timesteps * scale, 1e30)), STEPS)
         assert paper.learning_starts is not None
         total = max(1, round(paper.total_timesteps * scale))
         return cls(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from carebn.checksums import Mismatch, Vouched, read_sealed
+from carebn.reading import parse_object, parse_rows, read_file, read_object
 
 # Lines that a run holds by the thousand are not parsed as JSON one by one: the format is our own.
 # They begin with plain text, not with an anchor: that is what makes the search fast.
@@ -188,15 +189,13 @@ def _read_run(directory: Path, episodes: bool, measures: bool) -> RunRecord:
 def _config(directory: Path) -> dict[str, Any]:
     path = directory / "config.json"
     try:
-        config = json.loads(path.read_bytes())
+        config = read_object(path)
     except FileNotFoundError:
         raise DamagedRun(f"{directory} is not a run directory: it has no config.json") from None
     except OSError as error:
         raise DamagedRun(f"{path} cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
-        raise DamagedRun(f"{path} is damaged: it is not readable as JSON") from error
-    if not isinstance(config, dict):
-        raise DamagedRun(f"{path} does not hold the configuration of a run")
+    except ValueError as error:
+        raise DamagedRun(f"{path} does not hold the configuration of a run: {error}") from error
     for name, kind in MAIN_OPTIONS.items():
         if type(config.get(name)) is not kind:
             raise DamagedRun(f"{path} does not hold the configuration of a run: {name!r} is {config.get(name)!r}")
@@ -205,7 +204,7 @@ def _config(directory: Path) -> dict[str, Any]:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_file(path)
     except FileNotFoundError:
         return b""
 
@@ -218,7 +217,7 @@ def _numbers(data: bytes, pattern: re.Pattern[bytes], names: tuple[str, str, str
     found = pattern.findall(data)
     if all(data.count(marker) == len(found) for marker in markers):
         return [(int(a), float(b), float(c)) for a, b, c in found]
-    rows = [json.loads(line) for line in data.split(b"\n") if any(marker in line for marker in markers)]
+    rows = [parse_object(line) for line in data.split(b"\n") if any(marker in line for marker in markers)]
     return [(int(row[names[0]]), float(row[names[1]]), float(row[names[2]])) for row in rows]
 
 
@@ -291,7 +290,7 @@ def _is_whole(data: bytes) -> bool:
 
 def _versions(path: Path) -> dict[str, str]:
     data = _bytes(path)
-    return {str(name): str(version) for name, version in json.loads(data).items()} if data else {}
+    return {str(name): str(version) for name, version in parse_object(data).items()} if data else {}
 
 
 def _measures(directory: Path, vouched: Vouched) -> dict[str, list[dict[str, Any]]]:
@@ -301,7 +300,7 @@ def _measures(directory: Path, vouched: Vouched) -> dict[str, list[dict[str, Any
         name for name in vouched.logs() if name.startswith("measure-")
     }
     for path in sorted(directory / name for name in names):
-        rows = [json.loads(line) for line in vouched.log(path.name).split(b"\n")[:-1]]
+        rows = parse_rows(vouched.log(path.name))
         for row in rows:
             lists = [value for name, value in row.items() if name != "step"]
             if type(row["step"]) is not int or not all(isinstance(x, float | int) for values in lists for x in values):

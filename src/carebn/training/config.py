@@ -12,6 +12,19 @@ import tyro
 
 from carebn.algorithm import ProxyOptions
 from carebn.errors import unknown_name
+from carebn.limits import (
+    BATCHES,
+    EPISODES,
+    LARGEST,
+    LARGEST_SEED,
+    STEPS,
+    THREADS,
+    TIME_STEPS,
+    UPDATES,
+    check_float32,
+    check_most,
+    check_work,
+)
 from carebn.network.decoder import Q_READOUTS, READOUTS
 from carebn.neuron import NEURONS
 from carebn.training.defaults import ALGORITHMS, WHY_NOT, fill, flag
@@ -46,6 +59,7 @@ Steps = Annotated[
 OUTSIDE = ("run_dir", "track", "quiet", "measure", "trust")
 # Options that config.json has only where they are used, so that it stays what it was for all other runs.
 IF_GIVEN = ("env_kwargs", "wrappers", "eval_max_steps")
+RATES = ("actor_learning_rate", "critic_learning_rate", "proxy_learning_rate")
 
 
 @dataclass(frozen=True)
@@ -180,6 +194,7 @@ class TrainConfig:
                 raise ValueError(f"{flag(name)} must be at least 1, got {getattr(self, name)}")
         if self.seed < 0:
             raise ValueError(f"--seed must not be negative, got {self.seed}")
+        self._check_sense()
         for name in ("hidden", "proxy_hidden"):
             sizes = getattr(self, name)
             if sizes is not None and (not sizes or min(sizes) < 1):
@@ -219,6 +234,17 @@ class TrainConfig:
         assert full.learning_starts is not None
         return replace(full, learning_starts=max(2, full.learning_starts))  # a batch needs transitions to come from
 
+    def _check_sense(self) -> None:
+        """Numbers that are whole and above zero, and yet nobody can have meant."""
+        check_work("--total-timesteps", self.total_timesteps, STEPS)
+        check_work("--eval-episodes", self.eval_episodes, EPISODES)
+        check_work("--recalibration-batches", self.recalibration_batches, BATCHES)
+        check_work("--proxy-updates", self.proxy_updates or 1, UPDATES)
+        check_most("--threads", self.threads, THREADS)
+        check_most("--seed", self.seed, LARGEST_SEED)
+        check_most("--time-steps", self.time_steps, TIME_STEPS)
+        check_most("--conversion-steps", self.conversion_steps or 1, TIME_STEPS)
+
     def _check_words(self, spiking: bool) -> None:
         readouts = Q_READOUTS if self.algo == "dqn" else READOUTS
         if self.readout not in (*readouts, "none"):
@@ -246,16 +272,18 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and not 0 < value <= 1:
                 raise ValueError(f"{flag(name)} must lie in (0, 1], got {value}")
-        for name in ("actor_learning_rate", "critic_learning_rate", "proxy_learning_rate"):
+        for name in RATES:
             rate = getattr(self, name)
             if rate is not None and not 0 < rate < float("inf"):
                 raise ValueError(f"{flag(name)} must be a learning rate above zero and finite, got {rate}")
-        for name in ("encoder_range", "encoder_std"):
+        for name in ("encoder_range", "encoder_std", *RATES):
             value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise ValueError(f"{flag(name)} must be above zero and finite, got {value}")
-        if self.exploration_noise is not None and not 0 <= self.exploration_noise < float("inf"):
-            raise ValueError(f"--exploration-noise must not be negative, got {self.exploration_noise}")
+            if value is not None:
+                check_float32(flag(name), value)
+        if self.exploration_noise is not None and not 0 <= self.exploration_noise <= LARGEST:
+            raise ValueError(
+                f"--exploration-noise must not be negative, nor beyond float32, got {self.exploration_noise}"
+            )
 
     def algorithm_options(self) -> Any:
         table = ALGORITHMS[self.algo]

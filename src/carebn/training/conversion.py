@@ -14,6 +14,7 @@ from carebn.checksums import NAME as CHECKSUMS
 from carebn.checksums import sealed, vouching
 from carebn.network.conversion import Conversion, convert
 from carebn.network.converted import Converted
+from carebn.reading import read_file
 from carebn.training import seeds
 from carebn.training.checkpoint import CheckpointStore, Damaged
 from carebn.training.config import TrainConfig
@@ -96,7 +97,7 @@ def save_converted(
     assert isinstance(policy.network, Converted)
     config, config_file = converted_config(policy, record), directory / "config.json"
     try:
-        if config_file.is_file() and config_file.read_bytes() != config:
+        if config_file.is_file() and read_file(config_file) != config:
             raise ValueError(f"{directory} holds something else already; choose another --out")
         if not config_file.is_file() and directory.is_dir() and any(directory.iterdir()):
             raise ValueError(f"{directory} is not empty and holds no converted policy; choose another --out")
