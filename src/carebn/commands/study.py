@@ -142,9 +142,8 @@ def _run(config: RunStudy) -> int:
     if config.dry_run:
         _plan(Sweep(configs, config.runs), config)
         return 0
-    from carebn.study.display import SweepDisplay, summary
-
     from carebn.show.outputs import writable_directory
+    from carebn.study.display import SweepDisplay, summary
 
     writable_directory(config.runs, "--runs")
     place = Place(config.on, config.workers, config.address, config.slurm, config.runs)

@@ -20,7 +20,7 @@ from carebn.measure.activations import estimated, norm_inputs, normalisers
 from carebn.measure.wasserstein import gaussian_distance
 from carebn.training import seeds
 from carebn.training.build import make_agent
-from carebn.training.checkpoint import CheckpointStore
+from carebn.training.checkpoint import CheckpointStore, checked_state
 from carebn.training.config import TrainConfig
 from carebn.training.environment import make_env, spaces_of
 from carebn.training.files import as_json, write_atomically
@@ -65,7 +65,7 @@ def snapshots(run_dir: Path, layer: int, number: int, updates: int) -> tuple[Tra
     for start, rows in loaded.segments:
         replay.restore(start, rows)
     streams = seeds.Streams(config.seed)
-    streams.restore(loaded.state["streams"])
+    streams.restore(checked_state(loaded.state, run_dir)["streams"])
     sample = replay.sample_obs(OBSERVATIONS, np.random.default_rng(seeds.number(config.seed, seeds.MEASUREMENT)))
     device = next(agent.policy.parameters()).device
     taken = []

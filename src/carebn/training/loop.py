@@ -18,7 +18,7 @@ from carebn.machine import cores
 from carebn.reading import read_object
 from carebn.training import seeds
 from carebn.training.build import make_agent
-from carebn.training.checkpoint import CheckpointStore
+from carebn.training.checkpoint import CheckpointStore, checked_state
 from carebn.training.config import TrainConfig
 from carebn.training.environment import (
     BadStepError,
@@ -165,7 +165,7 @@ class Run:
             self.metrics.cut_back(0)
             self._begin_episode()
             return True
-        state = loaded.state
+        state = checked_state(loaded.state, self.directory)
         self.episode_actions = list(loaded.tensors.pop("episode_actions").numpy())
         self.agent.load_state_dict(loaded.tensors)
         for start, rows in loaded.segments:
