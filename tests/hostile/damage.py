@@ -141,8 +141,11 @@ def _flipped(before: bytes, rng: random.Random) -> bytes:
 def damage(path: Path, kind: str, seed: int) -> None:
     """Replace the file by something else; ``signed:`` before the kind: its checksum in the manifest is made right."""
     signed, kind = kind.startswith("signed:"), kind.removeprefix("signed:")
-    before = path.read_bytes() if path.is_file() else b""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        before = path.read_bytes() if path.is_file() else b""
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return  # what it lies in is damaged already
     _remove(path)
     if kind in KINDS:
         KINDS[kind](path)

@@ -10,7 +10,7 @@ STOPPED = (128 + 15, 130)
 LONGEST = 3000  # characters of an error message
 CRASH = re.compile(r"Traceback|Exception ignored|Segmentation|Fatal Python|core dumped|\[Errno ")
 BARE = re.compile(r"(?<![\w'\".])[A-Z]\w*(?:Error|Exception|Interrupt)\b")
-OURS = re.compile(r"carebn: |warning: |stopped at ")
+THEIR_OWN = "cannot import module"  # what a module of the user's raised is named
 
 
 def findings(case: Case, outcome: Outcome) -> list[str]:
@@ -50,7 +50,7 @@ def _sentence(outcome: Outcome) -> list[str]:
         return [f"fails without a sentence: {_last_line(outcome.err)}"]
     if len(ours[-1]) < len("carebn: ") + 12:
         return [f"fails with too few words: {ours[-1]}"]
-    bare = next((match for line in ours for match in BARE.finditer(line)), None)
+    bare = next((match for line in ours if THEIR_OWN not in line for match in BARE.finditer(line)), None)
     if bare:
         return [f"names an exception: {bare.group()}"]
     return []

@@ -187,3 +187,17 @@ def test_the_paper_fits_this_machine() -> None:
     check_work("--total-timesteps", 1_025_000_000, STEPS)
     check_work("--episodes", 1000, EPISODES)
     assert (memory() or 2**40) > 2**30
+
+
+def test_a_state_or_a_row_that_is_none(tmp_path: Path) -> None:
+    from carebn.training.checkpoint import Damaged, checked_state
+    from carebn.training.record import read_rows
+    from carebn.training.seeds import Streams
+
+    with pytest.raises(Damaged, match="'streams' is missing or wrong"):
+        checked_state({"name": "package"}, tmp_path)
+    with pytest.raises(ValueError, match="random streams"):
+        Streams(0).restore({"warm_up": {"bit_generator": "PCG64"}})
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"step": "two"}\n')
+    with pytest.raises(ValueError, match="line 2 does not say at which step"):
+        read_rows(tmp_path / "metrics.jsonl")

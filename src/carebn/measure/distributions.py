@@ -20,7 +20,7 @@ from carebn.measure.activations import estimated, norm_inputs, normalisers
 from carebn.measure.wasserstein import gaussian_distance
 from carebn.training import seeds
 from carebn.training.build import make_agent
-from carebn.training.checkpoint import CheckpointStore
+from carebn.training.checkpoint import CheckpointStore, checked_state
 from carebn.training.config import TrainConfig
 from carebn.training.files import as_json, write_atomically
 from carebn.training.policy import read_config, spaces_of_run
@@ -65,7 +65,7 @@ def snapshots(
     for start, rows in loaded.segments:
         replay.restore(start, rows)
     streams = seeds.Streams(config.seed)
-    streams.restore(loaded.snapshot.state["streams"])
+    streams.restore(checked_state(loaded.snapshot.state, run_dir)["streams"])
     sample = replay.sample_obs(OBSERVATIONS, np.random.default_rng(seeds.number(config.seed, seeds.MEASUREMENT)))
     device = next(agent.policy.parameters()).device
     taken = []

@@ -256,6 +256,20 @@ class CheckpointStore:
                 shutil.rmtree(self.directory / f"{newer:09d}")
 
 
+def checked_state(state: dict[str, Any], run_dir: Path) -> dict[str, Any]:
+    """What a run needs to go on; its checksum was right, so another program must have written something else."""
+    kinds = {
+        "streams": dict, "losses": dict, "episode": int, "episode_start": int, "episode_return": float,
+        "metrics_bytes": int,
+    }  # fmt: skip
+    for name, kind in kinds.items():
+        if type(state.get(name)) not in (kind, int if kind is float else kind):
+            raise Damaged(f"a checkpoint of {run_dir} does not hold the state of a run: {name!r} is missing or wrong")
+    if not isinstance(state.get("best", ""), int | float | None):
+        raise Damaged(f"a checkpoint of {run_dir} does not hold the state of a run: 'best' is missing or wrong")
+    return state
+
+
 def _verified(path: Path, digest: str) -> bytes:
     try:
         data = read_file(path)

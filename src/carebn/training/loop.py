@@ -19,7 +19,7 @@ from carebn.training import seeds
 from carebn.training.best import write_best
 from carebn.training.build import make_agent
 from carebn.training.callbacks import Callback, Event, Kind, listener
-from carebn.training.checkpoint import CheckpointStore, Loaded, Snapshot
+from carebn.training.checkpoint import CheckpointStore, Loaded, Snapshot, checked_state
 from carebn.training.config import TrainConfig
 from carebn.training.conversion import remove_own_conversion
 from carebn.training.environment import (
@@ -153,7 +153,7 @@ class Run:
         if loaded is None:
             self._begin_episode()
             return True
-        state, tensors = loaded.snapshot.state, loaded.snapshot.tensors
+        state, tensors = checked_state(loaded.snapshot.state, self.directory), loaded.snapshot.tensors
         self.episode_actions = list(tensors.pop("episode_actions").numpy())
         self.agent.load_state_dict(tensors)
         for start, rows in loaded.segments:

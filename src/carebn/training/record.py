@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import zlib
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from carebn.reading import parse_rows, read_file
-from carebn.training.files import flush_directory, sha256
+from carebn.training.files import sha256, write_atomically
 
 Row = dict[str, Any]
 
@@ -64,9 +65,13 @@ def read_rows(path: Path) -> list[Row]:
     if not path.exists():
         return []
     try:
-        return parse_rows(read_file(path))
+        rows = parse_rows(read_file(path))
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}") from error
+    for number, row in enumerate(rows, 1):
+        if type(row.get("step")) is not int:
+            raise ValueError(f"{path} is damaged: line {number:,} does not say at which step it was written")
+    return rows
 
 
 def newest_return(rows: list[Row]) -> float | None:
@@ -77,20 +82,16 @@ def newest_return(rows: list[Row]) -> float | None:
 def write_tensorboard(rows: list[Row], directory: Path) -> None:
     """The numbers of ``rows`` as TensorBoard events. Their wall time is the step, so that the file is reproducible."""
     directory.mkdir(parents=True, exist_ok=True)
-    final, hidden = directory / "events.out.tfevents.0.carebn", directory / ".part"
-    with open(hidden, "wb") as file:
-        writer = RecordWriter(file)
-        writer.write(Event(wall_time=0.0, file_version="brain.Event:2").SerializeToString())
-        for row in rows:
-            step = int(row["step"])
-            values = [
-                Summary.Value(tag=tag, simple_value=float(value))
-                for tag, value in row.items()
-                if "/" in tag and isinstance(value, (int, float))
-            ]
-            event = Event(wall_time=float(step), step=step, summary=Summary(value=values))
-            writer.write(event.SerializeToString())
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(hidden, final)
-    flush_directory(directory)
+    file = BytesIO()
+    writer = RecordWriter(file)
+    writer.write(Event(wall_time=0.0, file_version="brain.Event:2").SerializeToString())
+    for row in rows:
+        step = int(row["step"])
+        values = [
+            Summary.Value(tag=tag, simple_value=float(value))
+            for tag, value in row.items()
+            if "/" in tag and isinstance(value, (int, float))
+        ]
+        event = Event(wall_time=float(step), step=step, summary=Summary(value=values))
+        writer.write(event.SerializeToString())
+    write_atomically(directory / "events.out.tfevents.0.carebn", file.getvalue())

@@ -29,8 +29,11 @@ class Streams:
         return {name: generator.bit_generator.state for name, generator in self.generators.items()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        for name, generator in self.generators.items():
-            generator.bit_generator.state = json.loads(json.dumps(state[name]))
+        try:
+            for name, generator in self.generators.items():
+                generator.bit_generator.state = json.loads(json.dumps(state[name]))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ValueError("a checkpoint does not hold the state of this run's random streams") from error
 
 
 def number(seed: int, *path: int) -> int:
