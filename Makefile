@@ -4,7 +4,9 @@
 #                   lets agents learn, kills and resumes runs, sweeps, exports and films by the real commands, starts other
 #                   processes, or compiles whole networks
 # make browser-test the report in a real browser; installs Debian's chromium and chromium-driver if they are missing
-# make kill-test    the full test of resuming: a dozen SIGKILLs per run, several minutes
+# make kill-test    the full test of resuming: a dozen SIGKILLs per run, and three runs killed at every single file
+#                   operation, about half an hour
+# make damage-test  a thousand times a damaged file of a run, against every command that reads it, about an hour
 # make fuzz         random networks on the compiled path against the pure one, minutes; CASES=20000 SEED=1 to choose
 # make presets      train every method of the comparison for 3,000 steps and evaluate it, several minutes
 # make bench-actor  speed of the spiking actor beside its peers and the bare matrix products
@@ -17,7 +19,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test test-fast browser-test kill-test fuzz presets bench-actor bench-training bench-deploy clean
+.PHONY: train test test-fast browser-test kill-test damage-test fuzz presets bench-actor bench-training bench-deploy clean
 
 train: $(VENV)/.installed
 	$(RUN)/carebn train --env-id InvertedDoublePendulum-v4 --algo td3 --method care-bn --neuron clif \
@@ -38,6 +40,10 @@ browser-test: $(VENV)/.installed-for-tests
 
 kill-test: $(VENV)/.installed-for-tests
 	CAREBN_KILLS=12 $(RUN)/python -m pytest tests/training/test_resume.py
+	CAREBN_KILL_SHARE=1 $(RUN)/python -m pytest tests/training/test_file_operations.py -k killed
+
+damage-test: $(VENV)/.installed-for-tests
+	CAREBN_MUTATIONS=1000 $(RUN)/python -m pytest tests/training/test_file_operations.py -k damaged
 
 CASES ?= 3000
 SEED ?= 1

@@ -9,11 +9,13 @@ import sys
 import warnings
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from carebn import compiling
-from carebn.errors import CarebnWarning, unknown_name
+from carebn.checksums import read_json
+from carebn.errors import CarebnWarning, not_installed, unknown_name
 from carebn.stopping import STOPPED, Stop, handled_by, leave, obeyed_at_once
 
 UNREAD = 141  # as a shell reports a program that its pipe has ended
@@ -36,12 +38,7 @@ COMMANDS = {
 
 def _limit_threads(arguments: list[str]) -> None:
     """Thread pools take their size when their library is loaded, so it has to be known before that."""
-    threads = "1"
-    for i, word in enumerate(arguments):
-        if word == "--threads" and i + 1 < len(arguments):
-            threads = arguments[i + 1]
-        elif word.startswith("--threads="):
-            threads = word.partition("=")[2]
+    threads = _value_of("threads", arguments) or _threads_of_run(arguments) or "1"
     try:
         number = int(threads)
     except ValueError:
@@ -50,6 +47,27 @@ def _limit_threads(arguments: list[str]) -> None:
         raise ValueError(f"--threads must be at least 1, got {number}")
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ[name] = str(number)
+
+
+def _value_of(option: str, arguments: list[str]) -> str | None:
+    """What the command line gives to an option, the last time that it names it."""
+    found = None
+    for i, word in enumerate(arguments):
+        name, equals, value = word.partition("=")
+        if name.replace("_", "-") == f"--{option}":
+            found = value if equals else "".join(arguments[i + 1 : i + 2])
+    return found
+
+
+def _threads_of_run(arguments: list[str]) -> str | None:
+    """Those of the run that is to go on. Whatever is wrong with it will be told later."""
+    directory = _value_of("run-dir", arguments)
+    if directory is None:
+        return None
+    try:
+        return str(read_json(Path(directory) / "config.json")["threads"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _usage() -> str:
@@ -82,10 +100,17 @@ def _run(arguments: list[str]) -> int:
         raise ValueError(unknown_name("command", name, COMMANDS))
     _limit_threads(rest)
     with handled_by(_leave):
-        from carebn.options import parse
+        try:
+            from carebn.options import parse
 
-        command = import_module(f"carebn.commands.{name.replace('-', '_')}")
+            command = import_module(f"carebn.commands.{name.replace('-', '_')}")
+        except ModuleNotFoundError as error:
+            if str(error.name).startswith("carebn"):
+                raise
+            raise ValueError(not_installed(f"carebn {name}", error)) from error
         config = parse(command, f"carebn {name}", rest)
+        if hasattr(command, "resumed"):  # what the words leave open may follow from a run that is there already
+            config = command.resumed(config, rest)
         if "carebn.kernels" in sys.modules:
             compiling.listen(lambda: None if "--quiet" in rest else _say_that_it_compiles())
     with obeyed_at_once():
@@ -121,6 +146,10 @@ def main() -> None:
     warnings.formatwarning = _tell
     code: Any = 1
     unread = False
+    # Neither programs that are started from here nor numba's cache are to be taken from the current directory.
+    os.environ["PYTHONSAFEPATH"] = "1"
+    for name in ("NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES"):  # else a .numba_config.yaml there says where
+        os.environ.setdefault(name, "")
     try:
         code = _run(sys.argv[1:])
     except SystemExit as end:  # of the parser, or of a console that nobody reads

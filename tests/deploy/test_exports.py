@@ -18,11 +18,12 @@ from deploy_cases import (
 )
 
 from carebn.deploy import DeployedPolicy
-from carebn.deploy.c_export import CPolicy, as_exported, compiler, quantise, to_c, write_c
+from carebn.deploy.c_export import CPolicy, compiler, to_c, write_c
 from carebn.deploy.folding import fold
 from carebn.deploy.nir_export import KEY, NIRPolicy, to_nir, write_nir
 from carebn.deploy.onnx_export import ONNXPolicy, to_onnx, write_onnx
 from carebn.deploy.parity import compare
+from carebn.deploy.quantise import quantised
 from carebn.neuron import NEURONS
 from carebn.norm import NORMS
 
@@ -86,15 +87,16 @@ def test_c(name, tmp_path):
 
 
 @needs_compiler
+@pytest.mark.parametrize("weights", ["int8", "int16"])
 @pytest.mark.parametrize("name", ["care-clif", "tab-dn-analogue", "q-bntt", "ann"])
-def test_c_with_int8_weights_is_the_network_with_those_weights(name, tmp_path):
+def test_c_with_integer_weights_is_the_network_with_those_weights(name, weights, tmp_path):
     _, folded, obs = case(name)
-    write_c(folded, tmp_path / "policy.c", "int8")
-    meant = as_exported(folded, "int8")
+    meant = quantised(folded, weights, observations(500, seed=5))
+    write_c(meant, tmp_path / "policy.c", weights)
     parity = compare(DeployedPolicy(meant).values(obs), CPolicy(tmp_path / "policy.c").values, meant, obs, exact=False)
     assert parity.passed, str(parity)
     text = (tmp_path / "policy.c").read_text()
-    assert text.count("static const int8_t weight_") == len(folded.layers)
+    assert text.count(f"static const {weights}_t weight_") == len(folded.layers)
 
 
 @pytest.mark.parametrize("bias", ["affine", "neuron"])
@@ -194,13 +196,6 @@ def test_c_is_self_contained():
     assert re.findall(r"#include <(.*)>", library) == ["math.h", "stdint.h"]
     assert re.findall(r"#include <(.*)>", program) == ["stdio.h"]
     assert not re.search(r"\b(malloc|calloc|realloc|free)\b", text)
-
-
-def test_int8_weights_by_hand():
-    levels, factor = quantise(np.array([[1.27, 0.0], [-0.5, 0.0], [0.004, 0.0]]))
-    np.testing.assert_allclose(factor, [0.01, 1 / 127])
-    assert levels.tolist() == [[127, 0], [-50, 0], [0, 0]]
-    assert levels.dtype == np.int8
 
 
 @pytest.mark.parametrize("fault", ["threshold", "bias", "weight"])

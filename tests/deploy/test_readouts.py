@@ -8,12 +8,13 @@ import pytest
 from deploy_cases import observations, spiking_actor, spiking_q_network, unfolded_values
 
 from carebn.deploy import DeployedPolicy
-from carebn.deploy.c_export import CPolicy, as_exported, compiler, write_c
+from carebn.deploy.c_export import CPolicy, compiler, write_c
 from carebn.deploy.folded import Folded, Readout
 from carebn.deploy.folding import fold
 from carebn.deploy.nir_export import NIRPolicy, write_nir
 from carebn.deploy.onnx_export import ONNXPolicy, write_onnx
 from carebn.deploy.parity import compare
+from carebn.deploy.quantise import quantised
 from carebn.deploy.runtime import read_out
 from carebn.network.decoder import Q_READOUTS, READOUTS
 
@@ -62,12 +63,14 @@ def test_onnx(network, weights, tmp_path):
 @pytest.mark.skipif(compiler() is None, reason="no C compiler")
 @pytest.mark.parametrize("weights", ["float32", "float64", "int8"])
 def test_c(network, weights, tmp_path):
-    write_c(fold(network), tmp_path / "policy.c", weights)
+    whole = weights == "int8"
+    meant = quantised(fold(network), "int8", observations(500, seed=5)) if whole else fold(network)
+    write_c(meant, tmp_path / "policy.c", weights)
     exported = CPolicy(tmp_path / "policy.c")
-    if weights != "int8":
+    if not whole:
         assert_parity(network, exported, weights == "float64")
         return
-    meant, obs = as_exported(fold(network), "int8"), observations()
+    obs = observations()
     parity = compare(DeployedPolicy(meant).values(obs), exported.values, meant, obs, exact=False)
     assert parity.passed, str(parity)
 

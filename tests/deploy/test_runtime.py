@@ -85,7 +85,7 @@ def test_bad_observations_are_told_in_one_sentence(saved, compiled):
 
 
 def test_bad_files_are_told_in_one_sentence(saved, tmp_path):
-    with pytest.raises(ValueError, match="there is no file"):
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*nothing.npz"):
         deploy.load(tmp_path / "nothing.npz")
     with pytest.raises(ValueError, match="is a directory; export a run first"):
         deploy.load(tmp_path)

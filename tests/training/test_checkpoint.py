@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from carebn.checksums import Mismatch
 from carebn.training import Run, TrainConfig
 from carebn.training.checkpoint import Damaged
 
@@ -113,6 +114,9 @@ def test_a_manifest_cannot_point_outside(finished: Path) -> None:
 def test_another_version_voids_exactness_but_not_the_run(finished: Path) -> None:
     path = finished / "versions.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"torch": "1.0.0"}))
+    with pytest.raises(Mismatch, match=r"versions\.json does not match its checksum"):
+        resumed(finished)
+    (finished / "checksums.json").unlink()
     run = resumed(finished)
     assert "torch 1.0.0" in run.warnings[0]
     assert "no longer promised" in run.warnings[0]

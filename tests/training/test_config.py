@@ -23,6 +23,8 @@ CHANGES: dict[str, Any] = {
     "threads": 2,
     "device": "cuda",
     "import_modules": ("one", "two"),
+    "env_kwargs": {"name": "a = 'b'", "depth": [1, 2.5, None], "flag": True, "word": "7"},
+    "wrappers": ("one:Slow", "gymnasium.wrappers:FlattenObservation"),
     "learning_starts": 11,
     "random_steps": 10,
     "update_interval": 3,
@@ -102,16 +104,17 @@ def test_checking_twice_changes_nothing(config: TrainConfig) -> None:
     assert config.checked().checked() == config.checked()
 
 
-def test_the_name_is_fixed_and_differs_for_every_option() -> None:
+def test_the_name_is_fixed_and_differs_for_every_option_but_the_threads() -> None:
     base = TrainConfig(algo="td3", method="care-bn").checked()
     assert base.name() == TrainConfig().checked().name()
     assert base.name().startswith("Hopper-v4__td3__care-bn__clif__s0__")
     names = [base.name()]
     for field in fields(TrainConfig):
-        if field.name in OUTSIDE or field.name not in CHANGES:
+        if field.name in OUTSIDE or field.name not in CHANGES or field.name == "threads":
             continue
         names.append(replace(base, **{field.name: CHANGES[field.name]}).name())
-    assert len(names) == len(CHANGES) + 1
+    assert len(names) == len(CHANGES)
+    assert replace(base, threads=2).name() == base.name()  # how it is carried out is not what it is
     assert len(set(names)) == len(names)
 
 

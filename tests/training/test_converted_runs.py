@@ -166,7 +166,7 @@ def test_the_command_writes_what_evaluate_reads(finished: Path, carebn: Any) -> 
     assert (said.code, said.err) == (0, "")
     assert "mean return" in said.out
     files = {p.name: p.read_bytes() for p in out.iterdir()}
-    assert sorted(files) == ["config.json", "policy.safetensors"]
+    assert sorted(files) == ["checksums.json", "config.json", "policy.safetensors"]
     record = read_conversion(out)
     assert (record["rule"], record["residual"], record["alpha"], record["read_out_from"]) == ("ltb", "crpi", 0.5, 0)
     assert read_config(out) == read_config(finished)
@@ -177,7 +177,7 @@ def test_the_command_writes_what_evaluate_reads(finished: Path, carebn: Any) -> 
 
 def test_a_run_does_not_train_into_a_converted_policy(finished: Path, tmp_path: Path) -> None:
     out = converted(finished, tmp_path / "out")
-    with pytest.raises(ValueError, match="another configuration: conversion"):
+    with pytest.raises(ValueError, match="holds a converted policy, not a run"):
         Run(TrainConfig(run_dir=out, **TINY)).train()
 
 
@@ -299,6 +299,7 @@ def test_options_that_make_no_sense(finished: Path, carebn: Any, words: list[str
 def test_a_spiking_run(finished: Path, carebn: Any) -> None:  # noqa: F811
     config = TrainConfig(**TINY | {"method": "care-bn"}).checked().as_json()
     (finished / "config.json").write_text(json.dumps(config))
+    (finished / "checksums.json").unlink()
     result = carebn("convert", str(finished))
     assert_one_sentence(result)
     assert "--method care-bn, which is spiking already" in result.err
@@ -403,6 +404,9 @@ def test_a_record_that_was_changed_is_refused(finished: Path, tmp_path: Path, ch
     data = json.loads(path.read_bytes())
     data["conversion"] = data["conversion"] | change if isinstance(change, dict) else change
     path.write_text(json.dumps(data))
+    with pytest.raises(ValueError, match=r"config\.json does not match its checksum"):
+        load(tmp_path / "out")
+    (tmp_path / "out" / "checksums.json").unlink()
     with pytest.raises(ValueError, match=said) as error:
         load(tmp_path / "out")
     assert "\n" not in str(error.value)

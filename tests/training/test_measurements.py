@@ -42,7 +42,7 @@ def test_a_measured_run_is_otherwise_identical(measured: Path, tmp_path: Path) -
     Run(replace(PLAIN, run_dir=tmp_path / "plain")).train()
     plain, with_it = contents(tmp_path / "plain"), contents(measured)
     assert with_it.keys() - plain.keys() == {FILE}
-    assert [name for name in plain if plain[name] != with_it[name]] == ["command.txt"]
+    assert [name for name in plain if plain[name] != with_it[name]] == ["checksums.json", "command.txt"]
     assert with_it["command.txt"].decode().strip() == plain["command.txt"].decode().strip() + " --measure wasserstein"
 
 

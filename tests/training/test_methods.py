@@ -109,7 +109,7 @@ def test_vanilla_is_what_the_paper_calls_by_other_names(tmp_path: Path, method: 
     Run(small(tmp_path / "vanilla", method="vanilla", neuron=neuron)).train()
     named, vanilla = contents(tmp_path / "named"), contents(tmp_path / "vanilla")
     assert named.keys() == vanilla.keys()
-    assert {name for name in named if named[name] != vanilla[name]} == {"config.json", "command.txt"}
+    assert {name for name in named if named[name] != vanilla[name]} == {"config.json", "command.txt", "checksums.json"}
     a, b = (json.loads(files["config.json"]) for files in (named, vanilla))
     assert {key for key in a if a[key] != b[key]} == {"method"}
     returns = {m: {s.neuron: s.returns for s in METHODS[m].scores} for m in (method, "vanilla")}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from carebn.training import Run, TrainConfig
+from carebn.training.files import sha256
 from carebn.training.methods import METHODS
 from carebn.training.record import LineFile, read_rows, write_tensorboard
 
@@ -14,16 +15,21 @@ COMPLETE = {
     "config.json",
     "command.txt",
     "versions.json",
+    "checksums.json",
     ".lock",
     "metrics.jsonl",
     "timing.jsonl",
     "policy.safetensors",
+    "best.safetensors",
+    "best.json",
     "tensorboard/events.out.tfevents.0.carebn",
     "checkpoint/000000020/agent.safetensors",
     "checkpoint/000000020/state.json",
+    "checkpoint/000000020/best.safetensors",
     "checkpoint/000000020/manifest.json",
     "checkpoint/000000040/agent.safetensors",
     "checkpoint/000000040/state.json",
+    "checkpoint/000000040/best.safetensors",
     "checkpoint/000000040/manifest.json",
     "replay/0000000000-0000000020.safetensors",
     "replay/0000000020-0000000040.safetensors",
@@ -169,7 +175,7 @@ def test_lines_are_cut_back_and_written_on(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     lines = LineFile(path)
     lines.write({"step": 1})
-    length = lines.secure()
+    length, _ = lines.secure()
     assert length == path.stat().st_size
     lines.write({"step": 2})
     assert len(read_rows(path)) == 2  # seen at once
@@ -177,7 +183,7 @@ def test_lines_are_cut_back_and_written_on(tmp_path: Path) -> None:
     lines = LineFile(path)
     lines.cut_back(length)
     lines.write({"step": 3})
-    assert lines.secure() == path.stat().st_size
+    assert lines.secure() == (path.stat().st_size, sha256(path.read_bytes()))
     lines.close()
     assert [row["step"] for row in read_rows(path)] == [1, 3]
 

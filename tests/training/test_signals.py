@@ -95,7 +95,7 @@ def test_while_a_command_works(tmp_path: Path, finished: Path) -> None:
         data = (finished / name).read_bytes()
         data = data.replace(b'"import_modules": []', b'"import_modules": ["slow_world"]')
         (tmp_path / name).write_bytes(data)
-    process = start("evaluate", str(tmp_path), "--episodes", "100", cwd=tmp_path)
+    process = start("evaluate", str(tmp_path), "--episodes", "100", "--import", "slow_world", cwd=tmp_path)
     assert send(process, signal.SIGINT, (tmp_path / "working").exists) == (130, "carebn: stopped\n")
 
 

@@ -7,14 +7,17 @@ from typing import Literal
 
 import tyro
 
+from carebn.commands.consent import Consent
 from carebn.network.conversion import Conversion
 from carebn.training.conversion import convert_run, directory_name, save_converted
 from carebn.training.evaluation import cut_short
+from carebn.training.policy import read_config
 from carebn.training.sweep import plot_sweep, print_sweep, sweep
+from carebn.training.worlds import ask
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Consent):
     """Convert a trained ANN (methods ann, ann-care) to a spiking policy; carebn evaluate takes it like any other."""
 
     run: tyro.conf.Positional[Path]
@@ -67,7 +70,9 @@ def run(config: Config) -> int:
     conversion = config.conversion().checked()
     for time_steps in config.sweep:
         replace(conversion, time_steps=time_steps).checked()  # before anything is written or played
-    policy, record = convert_run(config.run, conversion)
+    if config.sweep:
+        ask(read_config(config.run), config.word)  # before anything is written
+    policy, record = convert_run(config.run, conversion, config.word)
     out = config.out if config.out is not None else config.run / directory_name(record)
     save_converted(policy, record, out)
     read = f"steps {record['read_out_from'] + 1} to {record['time_steps']}"

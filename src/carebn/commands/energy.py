@@ -10,6 +10,7 @@ import tyro
 from numpy.typing import NDArray
 from rich.console import Console
 
+from carebn.commands.consent import Consent
 from carebn.measure.energy import PAPER_NJ, PRICES, Count, as_json, counterpart
 from carebn.measure.energy_report import figure, table, verdict
 from carebn.measure.spikes import decide
@@ -18,23 +19,25 @@ from carebn.network.converted import Converted
 from carebn.show.counter import Counter
 from carebn.show.outputs import writable_directory
 from carebn.show.terminal import print_table, terminal
-from carebn.training.environment import make_env
+from carebn.training.best import POLICY as BEST
 from carebn.training.evaluation import cut_short, play
 from carebn.training.files import as_json as json_bytes
 from carebn.training.files import sha256, write_atomically
-from carebn.training.policy import load
+from carebn.training.policy import Which, load
 from carebn.training.policy_file import NAME as POLICY
 from carebn.training.progress_of import unfinished
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Consent):
     """What a decision of a trained policy costs: synaptic operations counted over whole episodes, and joules."""
 
     run: tyro.conf.Positional[Path]
     """Run directory."""
+    which: Which = "last"
+    """Its policy after the last step, or that of the best evaluation on the way."""
     out: Path | None = None
-    """Directory for energy.json and energy.png. Default: the run directory."""
+    """Directory for energy.json and energy.png (of --which best: energy-best). Default: the run directory."""
     episodes: int = 3
     """Noise-free episodes to count over. More: a better mean."""
     seed: int = 1_000_000
@@ -53,7 +56,7 @@ def run(config: Config) -> int:
         raise ValueError(f"--seed must not be negative, got {config.seed}")
     if config.max_steps is not None and config.max_steps < 1:
         raise ValueError(f"--max-steps must be at least 1, got {config.max_steps}")
-    policy = load(config.run)
+    policy = load(config.run, config.which, trust=config.word)
     max_steps = config.max_steps or policy.config.eval_max_steps
     out = writable_directory(config.out if config.out is not None else config.run)
     console, errors = terminal(), Console(stderr=True)
@@ -61,7 +64,7 @@ def run(config: Config) -> int:
     if warning:
         errors.print(f"warning: {warning}", highlight=False, soft_wrap=True)
     count = Count(policy.network)
-    envs = [make_env(policy.config.env_id, policy.config.import_modules) for _ in range(config.episodes)]
+    envs = [policy.make_env() for _ in range(config.episodes)]
     with Counter("decisions", None, config.quiet) as counter:
 
         def act(observations: NDArray[Any], state: NDArray[Any] | None) -> tuple[NDArray[Any], NDArray[Any] | None]:
@@ -81,7 +84,7 @@ def run(config: Config) -> int:
     bill, ann = count.bill(), counterpart(network) if spiking else None
     data: dict[str, Any] = {
         "run": policy.title(),
-        "policy": sha256((config.run / POLICY).read_bytes()),  # what was counted
+        "policy": sha256((config.run / (BEST if config.which == "best" else POLICY)).read_bytes()),  # what was counted
         "env_id": env_id,
         "episodes": config.episodes,
         "decisions": count.decisions,
@@ -106,7 +109,8 @@ def run(config: Config) -> int:
         console.print(line, soft_wrap=not console.is_terminal)
     picture = io.BytesIO()
     figure(title, bill, ann, env_id).savefig(picture, dpi=150, format="png", metadata={"Software": None})
-    write_atomically(out / "energy.json", json_bytes(data))
-    write_atomically(out / "energy.png", picture.getvalue())
-    print(f"figures: {out / 'energy.json'}\nplot: {out / 'energy.png'}")
+    name = "energy" if config.which == "last" else "energy-best"  # a study's table is about the last
+    write_atomically(out / f"{name}.json", json_bytes(data))
+    write_atomically(out / f"{name}.png", picture.getvalue())
+    print(f"figures: {out / name}.json\nplot: {out / name}.png")
     return 0

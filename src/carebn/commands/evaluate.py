@@ -6,17 +6,19 @@ from pathlib import Path
 
 import tyro
 
-from carebn.training.environment import make_env
-from carebn.training.evaluation import cut_short, play
-from carebn.training.policy import load
+from carebn.commands.consent import Consent
+from carebn.training.evaluation import cut_short
+from carebn.training.policy import Which, load
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Consent):
     """Play noise-free episodes with a trained policy."""
 
     run: tyro.conf.Positional[Path]
     """Run directory, or that of a converted policy."""
+    which: Which = "last"
+    """Its policy after the last step, or that of the best evaluation on the way."""
     episodes: int = 10
     """How many episodes."""
     seed: int = 1_000_000
@@ -33,10 +35,9 @@ def run(config: Config) -> int:
         raise ValueError(f"--seed must not be negative, got {config.seed}")
     if config.max_steps is not None and config.max_steps < 1:
         raise ValueError(f"--max-steps must be at least 1, got {config.max_steps}")
-    policy = load(config.run)
-    env_id, max_steps = policy.config.env_id, config.max_steps or policy.config.eval_max_steps
-    envs = [make_env(policy.config.env_id, policy.config.import_modules) for _ in range(config.episodes)]
-    result = play(policy.predict, envs, range(config.seed, config.seed + len(envs)), env_id, max_steps)
+    policy = load(config.run, config.which, trust=config.word)
+    env_id = policy.config.env_id
+    result = policy.evaluate(config.episodes, config.seed, max_steps=config.max_steps)
     for i, (score, length) in enumerate(zip(result.returns, result.lengths, strict=True)):
         print(f"episode {i + 1}: return {score:.1f} in {length} steps")
     over = f" ± {result.std:.1f} over {config.episodes} episodes" if config.episodes > 1 else " over 1 episode"

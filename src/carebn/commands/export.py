@@ -6,14 +6,18 @@ from pathlib import Path
 
 import tyro
 
-from carebn.deploy.export import FORMATS, export, observations
+from carebn.commands.consent import Consent
+from carebn.deploy.export import FORMATS, TOLERANCE, export, observations
+from carebn.deploy.origin import origin_of
 from carebn.errors import unknown_name
-from carebn.training.policy import load
+from carebn.training.best import read_best
+from carebn.training.checkpoint import CheckpointStore
+from carebn.training.policy import Which, load
 from carebn.training.progress_of import unfinished
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Consent):
     """Turn a trained run into a file for a chip, a microcontroller, another runtime or plain Python.
 
     What was written is compared with the trained network before it is left behind.
@@ -22,17 +26,23 @@ class Config:
     run: tyro.conf.Positional[Path]
     """Run directory."""
     to: str
-    """nir (neuromorphic chips and simulators), onnx, c (one C99 file) or numpy (for carebn.deploy.load)."""
+    """nir (neuromorphic chips and simulators), onnx, c (C99 file and header) or numpy (for carebn.deploy.load)."""
     out: Path
     """The file to write. A report of the comparison is left beside it, as FILE.json."""
+    which: Which = "last"
+    """The run's policy after the last step, or that of the best evaluation on the way."""
     weights: str | None = None
-    """float32, float64, or for c also int8. Default: float32; numpy has float64 only."""
+    """float32, float64; for c and numpy also int8 and int16. Default: float32, for numpy float64."""
     bias: str = "affine"
     """For nir. affine: in the weights' nodes. neuron: an always-on neuron, for chips whose bias enters the membrane."""
     observations: int = 1000
     """How many observations the two are compared on."""
     episodes: int = 10
-    """Episodes in which int8 weights must keep 95 % of the return."""
+    """Episodes in which integer weights must keep the return; if they do not, ten times as many are asked."""
+    tolerance: float = TOLERANCE
+    """Share of the return that integer weights must keep. Smaller: a worse policy passes."""
+    prefix: str = ""
+    """For c: begins the names, as in hopper_policy(), so that several policies can be linked together."""
 
 
 def run(config: Config) -> int:
@@ -41,10 +51,12 @@ def run(config: Config) -> int:
     for name in ("observations", "episodes"):
         if getattr(config, name) < 1:
             raise ValueError(f"--{name} must be at least 1, got {getattr(config, name)}")
-    policy = load(config.run)
+    policy = load(config.run, config.which, trust=config.word)
     warning = unfinished(config.run, policy.config)
     if warning:
         print(f"warning: {warning}", file=sys.stderr)
+    if (config.run / "replay").is_dir():
+        CheckpointStore(config.run, policy.config.checkpoint_interval).check_replay()
     seen = observations(config.run, policy, config.observations)
     report = export(
         policy,
@@ -56,6 +68,9 @@ def run(config: Config) -> int:
         weights=config.weights,
         bias=config.bias,
         episodes=config.episodes,
+        tolerance=config.tolerance,
+        prefix=config.prefix,
+        origin=origin_of(policy, config.run, read_best(config.run)["step"] if config.which == "best" else None),
     )
     for line in report.lines():
         print(line)

@@ -7,9 +7,11 @@ from typing import Annotated, Literal
 
 import tyro
 
+from carebn.commands.consent import Consent
+
 
 @dataclass(frozen=True)
-class Distributions:
+class Distributions(Consent):
     """Draw what reaches a normaliser and what it believes, from the last checkpoint of runs, which stay as they are.
 
     The numbers lie beside the figure as JSON: there carebn study show and carebn report look for the paper's figure 1.
@@ -62,7 +64,9 @@ def _draw(config: Distributions) -> int:
     if not config.runs:
         raise ValueError("name one or more run directories")
     try:
-        numbers = draw_distributions(config.runs, config.out, config.layer, config.snapshots, config.updates)
+        numbers = draw_distributions(
+            config.runs, config.out, config.layer, config.snapshots, config.updates, config.word
+        )
     except OSError as error:
         raise OSError(f"cannot write {config.out} ({error.strerror}); choose another --out") from error
     print(f"figure: {config.out}\nnumbers: {numbers}")

@@ -8,22 +8,25 @@ import numpy as np
 import tyro
 from rich.console import Console
 
+from carebn.commands.consent import Consent
 from carebn.measure.spikes import decide
 from carebn.show.outputs import writable_file
 from carebn.show.raster import DPI, figure
 from carebn.show.screen import Controls
-from carebn.training.environment import check_step, make_env, reset, spaces_of, step
+from carebn.training.environment import check_step, reset, spaces_of, step
 from carebn.training.files import write_atomically
-from carebn.training.policy import load
+from carebn.training.policy import Which, load
 from carebn.training.progress_of import unfinished
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Consent):
     """Draw one decision of a policy: observation, the spikes of every layer at every step, action."""
 
     run: tyro.conf.Positional[Path]
     """Run directory."""
+    which: Which = "last"
+    """Its policy after the last step, or that of the best evaluation on the way."""
     out: Path = Path("raster.png")
     """The picture, .png."""
     decision: int = 1
@@ -39,13 +42,13 @@ def run(config: Config) -> int:
         raise ValueError(f"--seed must not be negative, got {config.seed}")
     if config.out.suffix.lower() != ".png":
         raise ValueError(f"a raster is a .png picture, so --out {config.out} needs that ending")
-    policy = load(config.run)
+    policy = load(config.run, config.which, trust=config.word)
     writable_file(config.out)
     warning = unfinished(config.run, policy.config)
     if warning:
         Console(stderr=True).print(f"warning: {warning}", highlight=False, soft_wrap=True)
     env_id = policy.config.env_id
-    env = make_env(env_id, policy.config.import_modules)
+    env = policy.make_env()
     spaces = spaces_of(env, env_id)
     obs = reset(env, env_id, config.seed)
     check_step(env_id, obs, 0.0)

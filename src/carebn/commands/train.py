@@ -1,15 +1,17 @@
 """``carebn train``."""
 
-import json
 import sys
 from inspect import signature
 from typing import Any
 
+from carebn.checksums import read_sealed
 from carebn.norm import NORMS
 from carebn.training import InterruptedRun, Run, TrainConfig
 from carebn.training.conversion import finish_conversion
 from carebn.training.curve import plot_curve
 from carebn.training.defaults import ALGORITHMS, FROM_TABLE, GENERAL, table_of
+from carebn.training.identity import resumed as as_stored
+from carebn.training.worlds import ask, modules_of
 
 Config = TrainConfig
 
@@ -22,7 +24,16 @@ GROUPS = {
     "encoder": ("coding", "observation"),
     "normaliser": ("norm_momentum", "norm_init", "recalibration_batches"),
     "evaluation": ("eval_interval", "measure"),
-    "files and machine": ("run_dir", "threads", "device", "checkpoint_interval", "log_interval", "track", "quiet"),
+    "files and machine": (
+        "run_dir",
+        "trust",
+        "threads",
+        "device",
+        "checkpoint_interval",
+        "log_interval",
+        "track",
+        "quiet",
+    ),
 }
 
 
@@ -60,6 +71,13 @@ DEFAULTS = {name: _by_algorithm(name) for name in FROM_TABLE} | {
 }
 
 
+def resumed(config: TrainConfig, words: list[str]) -> TrainConfig:
+    """With what a run that is there already says itself; modules that only its file names need the user's word."""
+    found = as_stored(config, words)
+    ask(found, config.trust or modules_of(config))
+    return found
+
+
 def run(config: TrainConfig) -> int:
     run = Run(config)
     try:
@@ -69,13 +87,16 @@ def run(config: TrainConfig) -> int:
         return stop.code
     picture = plot_curve(run.directory, run.config.title())
     if not worked:
+        for text in run.warnings:
+            print(f"warning: {text}", file=sys.stderr)
         print(f"this run is complete: {run.directory}")
     if run.best is not None:
-        print(f"best mean return on the way: {run.best:.1f}; the saved policy is the one after the last step")
+        kept = "" if run.best_policy is None else "; --which best takes its policy in place of the last"
+        print(f"best mean return on the way: {run.best:.1f}{kept}")
     policy = run.directory
-    converted = finish_conversion(run.directory)
+    converted = finish_conversion(run.directory, run.make)
     if converted is not None:
-        score = json.loads((converted / "evaluation.json").read_bytes())["mean_return"]
+        score = read_sealed(converted / "evaluation.json")["mean_return"]
         print(f"converted to a spiking policy: mean return {score:.1f}")
         policy = converted
     print(f"policy: {policy / 'policy.safetensors'}\nlearning curve: {picture}")

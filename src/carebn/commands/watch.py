@@ -6,6 +6,7 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
+from carebn.commands.consent import Consent
 from carebn.measure.spikes import decide
 from carebn.show.counter import Counter
 from carebn.show.film import Film, format_of
@@ -13,18 +14,20 @@ from carebn.show.outputs import writable_file
 from carebn.show.screen import Controls, Screen
 from carebn.show.stage import Stage
 from carebn.training.environment import check_step, reset, spaces_of, step
-from carebn.training.policy import load
+from carebn.training.policy import Which, load
 from carebn.training.progress_of import unfinished
 
 USUAL_RATE = 30.0  # decisions per second, where an environment does not say
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Consent):
     """Film a policy at work: the environment, the spikes of every layer, the action and the return."""
 
     run: tyro.conf.Positional[Path]
     """Run directory."""
+    which: Which = "last"
+    """Its policy after the last step, or that of the best evaluation on the way."""
     out: Path = Path("film.mp4")
     """The film, .mp4 or .gif."""
     episodes: int = 1
@@ -50,13 +53,13 @@ def run(config: Config) -> int:
         if not 0 < getattr(config, name) < float("inf"):
             raise ValueError(f"--{name} must be above zero and finite, got {getattr(config, name)}")
     form = format_of(config.out)
-    policy = load(config.run)
+    policy = load(config.run, config.which, trust=config.word)
     writable_file(config.out)
     warning = unfinished(config.run, policy.config)
     if warning:
         Console(stderr=True).print(f"warning: {warning}", highlight=False, soft_wrap=True)
     env_id = policy.config.env_id
-    stage = Stage(env_id, policy.config.import_modules, size=620 * form.size[0] // 1920, fine=config.fine)
+    stage = Stage(env_id, policy.make_env, size=620 * form.size[0] // 1920, fine=config.fine)
     every, fps = form.timing((stage.rate or USUAL_RATE) * config.speed)
     controls = Controls.of(stage.env, spaces_of(stage.env, env_id))
     most = max(1, int(config.seconds * fps))

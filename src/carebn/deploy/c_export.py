@@ -1,108 +1,113 @@
-"""C: one self-contained C99 file, without allocation and with nothing but libm.
+"""C: a self-contained C99 file, without allocation and with nothing but libm, and a header that declares its function.
 
-Event-driven: per layer and step, the rows of the inputs that fired are added up. Weights are float, double, or int8
-with one factor per neuron; then a layer's sums are of integers, and no multiplication is left in them.
+Event-driven: per layer and step, the rows of the inputs that fired are added up. Weights are float, double, or int8 or
+int16 with one factor per neuron; then a layer's sums are of integers, and no multiplication is left in them.
 
 Compiled with -DPOLICY_MAIN it becomes a program that reads observations from its input and prints values.
 """
 
+import math
+import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from carebn.deploy.folded import Array, Folded, Layer, Readout
+from carebn.deploy.c_parts import DIALECTS, REFUSED, Dialect, encoder_code, layer_code, policy_code
+from carebn.deploy.describe import origin_lines, range_of
+from carebn.deploy.folded import Array, Folded
+from carebn.deploy.regular import check_regular
+from carebn.deploy.runtime import NOT_FINITE
 
 COMPILERS = ("cc", "gcc", "clang")
-FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror")
-LEVELS = 127  # of an int8 weight, on either side of zero
+FLAGS = ("-std=c99", "-pedantic", "-O2", "-Wall", "-Wextra", "-Werror")
+HEADER_MARK = "Declares a policy exported by carebn"
+STACK = 512  # measured: a third of it without optimisation
+BYTES = {"int8_t": 1, "uint8_t": 1, "int16_t": 2, "int32_t": 4, "float": 4, "double": 8}
 
 
-@dataclass(frozen=True)
-class _Dialect:
-    """How numbers are written in C."""
-
-    real: str  # the type of every number that is not a spike; the file calls it "real"
-    suffix: str  # of its literals and of libm's functions
-    dtype: type[np.floating[Any]]
-    int8: bool
-
-    def number(self, value: Any) -> str:
-        text = str(self.dtype(value))
-        return (text if set(text) & set(".e") else text + ".0") + self.suffix
-
-    def array(self, name: str, values: NDArray[Any], kind: str | None = None) -> str:
-        """The definition of a constant array."""
-        shape = "".join(f"[{n}]" for n in values.shape)
-        return f"static const {kind or 'real'} {name}{shape} = {self._braces(values)};\n"
-
-    def _braces(self, values: NDArray[Any]) -> str:
-        if values.ndim > 1:
-            return "{\n" + ",\n".join(self._braces(v) for v in values) + "}"
-        write = str if values.dtype == np.int8 else self.number
-        return "{" + ", ".join(map(write, values)) + "}"
-
-
-DIALECTS = {
-    "float32": _Dialect("float", "f", np.float32, int8=False),
-    "float64": _Dialect("double", "", np.float64, int8=False),
-    "int8": _Dialect("float", "f", np.float32, int8=True),
-}
-
-
-def quantise(weight: Array) -> tuple[NDArray[np.int8], Array]:
-    """(levels [inputs, outputs], factor [outputs]): weight ≈ levels·factor, each neuron with its own factor."""
-    largest = np.abs(weight).max(0)
-    factor = np.where(largest > 0, largest, 1.0) / LEVELS
-    return np.rint(weight / factor).astype(np.int8), factor
-
-
-def as_exported(network: Folded, weights: str) -> Folded:
-    """The network with the numbers that the C file holds."""
+def to_c(network: Folded, weights: str = "float32", prefix: str = "") -> str:
+    """The file; integer weights are those that ``quantised`` gave the network. All its names but one are its own."""
     dialect = DIALECTS[weights]
-    rounded = network.rounded(dialect.dtype)
-    if not dialect.int8:
-        return rounded
-    layers = []
-    for layer, other in zip(network.layers, rounded.layers, strict=True):
-        levels, factor = quantise(layer.weight)
-        layers.append(replace(other, weight=levels.astype(np.float64) * factor.astype(np.float32)))
-    return replace(rounded, layers=tuple(layers))
+    if dialect.whole and any(layer.integers is None for layer in network.layers):
+        raise ValueError(f"the network has no {weights} weights; carebn.deploy.quantise makes them")
+    code = "".join(_code(network, dialect, prefix))
+    return _comment(network, weights, prefix, code) + code
 
 
-def to_c(network: Folded, weights: str = "float32") -> str:
-    return "".join(_file(network, DIALECTS[weights]))
+def to_header(network: Folded, weights: str = "float32", prefix: str = "") -> str:
+    name, guard = function_name(prefix), function_name(prefix).upper()
+    meaning = _meaning(network)
+    size = "VALUES" if network.bounds is None else "ACTIONS"
+    return f"""/*
+ * {HEADER_MARK}: compile the C file beside it and link with it and -lm.
+{_starred(meaning)} */
+#ifndef {guard}_H
+#define {guard}_H
+
+#include <stdint.h>
+
+#define {guard}_OBSERVATIONS {network.encoder.obs_dim}
+#define {guard}_{size} {network.readout.values}
+#define {guard}_REFUSED ({REFUSED})
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+{_declaration(network, DIALECTS[weights].real, name)};
+
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""
 
 
-def write_c(network: Folded, path: Path, weights: str) -> None:
-    path.write_text(to_c(network, weights), encoding="utf-8")
+def write_c(network: Folded, path: Path, weights: str, prefix: str = "") -> None:
+    path.write_text(to_c(network, weights, prefix), encoding="utf-8")
+
+
+def function_name(prefix: str) -> str:
+    """``policy``, or with a prefix ``hopper_policy``, so that several can be linked into one program."""
+    if not re.fullmatch(r"([A-Za-z][A-Za-z0-9_]*)?", prefix):
+        raise ValueError(
+            f"--prefix {prefix!r} cannot begin a name in C: it must be letters, digits and underscores, a letter first"
+        )
+    return f"{prefix.rstrip('_')}_policy" if prefix else "policy"
+
+
+def memory(code: str) -> tuple[int, int]:
+    """(flash, RAM): bytes of the constant and of the static arrays that the code defines."""
+    steps = re.search(r"^#define STEPS (\d+)$", code, re.MULTILINE)
+    real = re.search(r"^typedef (\w+) real;$", code, re.MULTILINE)
+    assert steps is not None
+    assert real is not None
+    found = {"const ": 0, "": 0}
+    for const, kind, shape in re.findall(r"^ *static (const )?(\w+) \w+((?:\[\w+\])+)(?: =|;)", code, re.MULTILINE):
+        sides = [steps[1] if side == "STEPS" else side for side in re.findall(r"\w+", shape)]
+        found[const] += BYTES[real[1] if kind == "real" else kind] * math.prod(map(int, sides))
+    return found["const "], found[""]
+
+
+def stack(network: Folded) -> int:
+    """Bytes that local variables and calls take at most."""
+    return STACK + (8 * network.readout.values if network.readout.kind == "furthest" else 0)
 
 
 # --- the parts of the file -------------------------------------------------------------------------------------------
 
 
-def _file(network: Folded, d: _Dialect) -> Iterator[str]:
-    encoder, discrete = network.encoder, network.bounds is None
-    observation = "uint8_t" if encoder.byte_observations else "float"
-    declaration = (
-        f"{'int' if discrete else 'void'} policy(const {observation} observation[{encoder.obs_dim}], "
-        f"real {'values' if discrete else 'action'}[{network.readout.values}])"
-    )
-    result = "returns the number of the best action, and the values of all" if discrete else "gives the action"
-    yield f"""/*
- * A policy, exported by carebn: the function policy() {result}.
- * {network.time_steps} time steps per decision, {"int8" if d.int8 else d.real} weights.
- * C99, libm (-lm), no allocation. It works in static memory, so it must not run twice at the same time.
- * An observation that is not a number excites nothing. For a test program, compile with -DPOLICY_MAIN:
- * it reads {encoder.obs_dim} numbers per observation and prints {network.readout.values} per line.
- */
-#include <math.h>
+def _code(network: Folded, d: Dialect, prefix: str) -> Iterator[str]:
+    encoder, name = network.encoder, function_name(prefix)
+    declaration = _declaration(network, d.real, name)
+    yield f"""#include <math.h>
 #include <stdint.h>
 
 #define STEPS {network.time_steps}
@@ -112,258 +117,126 @@ typedef {d.real} real;
 {declaration};
 
 """
-    yield _encoder(network, d)
+    yield encoder_code(network, d)
     for i, layer in enumerate(network.layers, 1):
         first_is_real = i == 1 and encoder.coding != "spikes"
-        yield _layer(i, layer, d, real_input=first_is_real or layer.neuron.kind == "relu")
-    yield _policy(network, d, declaration)
-    yield _main(network, observation)
+        yield layer_code(i, layer, d, real_input=first_is_real or layer.neuron.kind == "relu")
+    yield policy_code(network, d, declaration)
+    yield _main(network, name)
 
 
-def _encoder(network: Folded, d: _Dialect) -> str:
-    encoder = network.encoder
-    x = "(real)observation[i]"
-    arrays = ""
-    if encoder.offset.any():
-        arrays += d.array("offset", encoder.offset)
-        x = f"({x} - offset[i])"
-    if (encoder.divisor != 1).any():
-        arrays += d.array("divisor", encoder.divisor)
-        x = f"{x} / divisor[i]"
-    lines = [f"real x = {x};"]
-    if encoder.squash == "tanh":
-        lines.append(f"x = tanh{d.suffix}(x);")
-    elif encoder.squash == "clip":
-        limit = d.number(encoder.limit)
-        lines.append(f"x = x > {limit} ? {limit} : x < -{limit} ? -{limit} : x;")
-    out = f"real out[{encoder.outputs}]"
-    if encoder.coding == "direct":
-        lines.append("out[i] = x;")
-    else:
-        population = encoder.mean.shape[1]
-        arrays += d.array("field_mean", encoder.mean) + d.array("field_precision", encoder.precision)
-        lines += [
-            f"for (int j = 0; j < {population}; j++) {{",
-            "    real u = (x - field_mean[i][j]) * field_precision[i][j];",
-            f"    real a = exp{d.suffix}(-(u * u * {d.number(0.5)}));",
-        ]
-        if encoder.coding == "analogue":
-            lines += [f"    out[i * {population} + j] = a;", "}"]
-        else:
-            out = f"uint8_t out[STEPS][{encoder.outputs}]"
-            lines += [
-                f"    real v = {d.number(0)};",
-                "    for (int t = 0; t < STEPS; t++) {",
-                "        v += a;",
-                f"        uint8_t fired = v > {d.number(encoder.threshold)};",
-                f"        out[t][i * {population} + j] = fired;",
-                f"        if (fired) v -= {d.number(encoder.subtract)};",
-                "    }",
-                "}",
-            ]
-    kind = "uint8_t" if encoder.byte_observations else "float"
-    body = "\n".join("        " + line for line in lines)
-    return (
-        f"{arrays}\nstatic void encode(const {kind} *observation, {out})\n{{\n"
-        f"    for (int i = 0; i < {encoder.obs_dim}; i++) {{\n{body}\n    }}\n}}\n\n"
-    )
-
-
-def _layer(i: int, layer: Layer, d: _Dialect, real_input: bool) -> str:
-    """Products, then neurons: ``in`` is [STEPS][inputs] spikes, or [inputs] numbers that are the same at every step."""
-    relu = layer.neuron.kind == "relu"
-    inputs, outputs = layer.inputs, layer.outputs
-    factor = layer.scale
-    arrays = ""
-    if d.int8:
-        levels, step = quantise(layer.weight)
-        factor = step[None] if factor is None else factor * step
-        arrays += d.array(f"weight_{i}", levels, "int8_t")
-    else:
-        arrays += d.array(f"weight_{i}", layer.weight)
-    arrays += d.array(f"bias_{i}", layer.bias)
-    current = "sum[f]"
-    if factor is not None:
-        arrays += d.array(f"factor_{i}", factor)
-        current = f"(real){current}" if d.int8 and not real_input else current
-        current += f" * factor_{i}[{'t' if len(factor) > 1 else 0}][f]"
-    current += f" + bias_{i}[{'t' if len(layer.bias) > 1 else 0}][f]"
-    total = "int32_t" if d.int8 and not real_input else "real"
-    state = _STATES[layer.neuron.kind]
-    source = f"const real in[{inputs}]" if real_input else f"const uint8_t in[STEPS][{inputs}]"
-    target = f"real out[{outputs}]" if relu else f"uint8_t out[STEPS][{outputs}]"
-    start = d.number(layer.neuron.constants.get("v_start", 0))
-    clear = "".join(f"    for (int f = 0; f < {outputs}; f++) {name}[f] = {start};\n" for name in state)
-    memory = f"    static {total} sum[{outputs}];\n" + "".join(
-        f"    static real {name}[{outputs}];\n" for name in state
-    )
-    row = f"for (int f = 0; f < {outputs}; f++) sum[f] += {'in[j] * ' if real_input else ''}weight_{i}[j][f];"
-    product = (
-        f"for (int f = 0; f < {outputs}; f++) sum[f] = 0;\n"
-        f"for (int j = 0; j < {inputs}; j++)\n"
-        f"    if ({'in[j] != 0' if real_input else 'in[t][j]'})\n"
-        f"        {row}\n"
-    )
-    neurons = (
-        f"for (int f = 0; f < {outputs}; f++) {{\n    real current = {current};\n"
-        + _indent(_NEURONS[layer.neuron.kind](layer, d), 1)
-        + "}\n"
-    )
-    if relu:
-        body = _indent(product + neurons, 1)
-    elif real_input:
-        body = _indent(product, 1) + "    for (int t = 0; t < STEPS; t++) {\n" + _indent(neurons, 2) + "    }\n"
-    else:
-        body = "    for (int t = 0; t < STEPS; t++) {\n" + _indent(product + neurons, 2) + "    }\n"
-    return f"{arrays}\nstatic void layer_{i}({source}, {target})\n{{\n{memory}{clear}{body}}}\n\n"
-
-
-def _lif(layer: Layer, d: _Dialect) -> str:
-    neuron = layer.neuron
-    return f"""real h = {d.number(neuron["decay"])} * v[f] + current;
-out[t][f] = h > {d.number(neuron["v_threshold"])};
-v[f] = out[t][f] ? {d.number(0)} : h;
-"""
-
-
-def _clif(layer: Layer, d: _Dialect) -> str:
-    neuron = layer.neuron
-    return f"""c[f] = {d.number(neuron["current_decay"])} * c[f] + current;
-real h = {d.number(neuron["decay"])} * v[f] + c[f];
-out[t][f] = h > {d.number(neuron["v_threshold"])};
-v[f] = out[t][f] ? {d.number(0)} : h;
-"""
-
-
-def _dn(layer: Layer, d: _Dialect) -> str:
-    p = {name: d.number(value) for name, value in layer.neuron.constants.items()}
-    return f"""c[f] = {p["current_decay"]} * c[f] + current;
-if (v[f] > {p["v_threshold"]}) {{
-    v[f] = {p["theta_r"]};
-    u[f] += {p["theta_s"]};
-}}
-real change = v[f] * v[f] - v[f] - u[f] + c[f];
-u[f] += {p["theta_v"]} * v[f] - {p["theta_u"]} * u[f];
-v[f] += change;
-out[t][f] = v[f] > {p["v_threshold"]};
-"""
-
-
-def _integrate_and_fire(layer: Layer, d: _Dialect) -> str:
-    threshold = d.number(layer.neuron["v_threshold"])
-    return f"""v[f] += current;
-out[t][f] = v[f] > {threshold};
-if (out[t][f]) v[f] -= {threshold};
-"""
-
-
-def _relu(layer: Layer, d: _Dialect) -> str:
-    return f"out[f] = current > {d.number(0)} ? current : {d.number(0)};\n"
-
-
-_NEURONS = {"lif": _lif, "clif": _clif, "dn": _dn, "if": _integrate_and_fire, "relu": _relu}
-_STATES: dict[str, tuple[str, ...]] = {
-    "lif": ("v",), "clif": ("c", "v"), "dn": ("c", "v", "u"), "if": ("v",), "relu": (),
-}  # fmt: skip
-
-
-def _sum(readout: Readout, d: _Dialect, spikes: str, result: str) -> list[str]:
-    values = readout.values
-    return [
-        f"for (int o = 0; o < {values}; o++) {result}[o] = readout_bias[o];",
-        f"for (int f = 0; f < {len(readout.weight)}; f++) {{",
-        f"    real total = {d.number(0)};",
-        f"    for (int t = 0; t < STEPS; t++) total += readout_share[t] * {spikes};",
-        f"    if (total != 0) for (int o = 0; o < {values}; o++) {result}[o] += total * readout_weight[f][o];",
-        "}",
-    ]
-
-
-def _furthest(readout: Readout, d: _Dialect, spikes: str, result: str) -> list[str]:
-    values = readout.values
-    return [
-        f"real potential[{values}];",
-        f"for (int o = 0; o < {values}; o++) potential[o] = {result}[o] = {d.number(0)};",
-        "for (int t = 0; t < STEPS; t++) {",
-        f"    for (int o = 0; o < {values}; o++) potential[o] += readout_bias[o];",
-        f"    for (int f = 0; f < {len(readout.weight)}; f++)",
-        f"        if ({spikes} != 0)",
-        f"            for (int o = 0; o < {values}; o++) potential[o] += {spikes} * readout_weight[f][o];",
-        f"    for (int o = 0; o < {values}; o++)",
-        f"        if (fabs{d.suffix}(potential[o]) > fabs{d.suffix}({result}[o])) {result}[o] = potential[o];",
-        "}",
-    ]
-
-
-_READOUTS = {"sum": _sum, "furthest": _furthest}
-
-
-def _policy(network: Folded, d: _Dialect, declaration: str) -> str:
-    encoder, readout, spiking = network.encoder, network.readout, network.spiking
-    values = readout.values
-    arrays = d.array("readout_weight", readout.weight) + d.array("readout_bias", readout.bias)
+def _declaration(network: Folded, real: str, name: str) -> str:
+    observation = _observation_type(network)
     result = "values" if network.bounds is None else "action"
-    buffers, calls = [], []
-    kind = "uint8_t {}[STEPS][{}]" if encoder.coding == "spikes" else "real {}[{}]"
-    buffers.append(kind.format("signal_0", encoder.outputs))
-    for i, layer in enumerate(network.layers, 1):
-        kind = "uint8_t {}[STEPS][{}]" if spiking else "real {}[{}]"
-        buffers.append(kind.format(f"signal_{i}", layer.outputs))
-        # C has no implicit conversion from an array of arrays to one of constant arrays
-        cast = f"(const uint8_t (*)[{layer.inputs}])" if spiking and not (i == 1 and encoder.coding != "spikes") else ""
-        calls.append(f"layer_{i}({cast}signal_{i - 1}, signal_{i});")
-    spikes = f"signal_{len(network.layers)}" + ("[t][f]" if spiking else "[f]")
-    if readout.kind == "sum":
-        arrays += d.array("readout_share", readout.share)
+    inputs, outputs = network.encoder.obs_dim, network.readout.values
+    return f"int {name}(const {observation} observation[{inputs}], {real} {result}[{outputs}])"
+
+
+def _observation_type(network: Folded) -> str:
+    return "uint8_t" if network.encoder.byte_observations else "float"
+
+
+def _comment(network: Folded, weights: str, prefix: str, code: str) -> str:
+    real, whole = DIALECTS[weights].real, DIALECTS[weights].whole
+    flash, ram = memory(code)
+    kind = "ordinary" if not network.spiking else "spiking"
+    environment = network.origin.get("environment")
+    numbers = f"{weights} weights with a {real} factor for each neuron; all else {real}" if whole else real
     lines = [
-        *(f"static {buffer};" for buffer in buffers),
-        "encode(observation, signal_0);",
-        *calls,
-        *_READOUTS[readout.kind](readout, d, spikes, result),
+        f"A {kind} policy{f' for {environment}' if environment else ''}, exported by carebn.",
+        "",
+        *origin_lines(network.info),
+        f"time steps: {network.time_steps} per decision",
+        f"numbers: {numbers}",
+        f"flash: {flash:,} bytes of constants, and the code",
+        f"RAM: {ram:,} bytes of static memory, and less than {stack(network):,} of the stack, libm's own not counted",
+        "",
+        *_meaning(network),
+        "",
+        "C99, libm (-lm), no allocation. It works in static memory, so it must not run twice at the same time.",
+        f"For a test program, compile with -DPOLICY_MAIN: it reads {network.encoder.obs_dim} numbers per observation",
+        f"and prints {network.readout.values} per line.",
+    ]
+    return f"/*\n{_starred(lines)} */\n"
+
+
+def _meaning(network: Folded) -> list[str]:
+    """What goes in, what comes out, and what is refused."""
+    info, kind = network.info, _observation_type(network)
+    observation, size = info["observation"], network.encoder.obs_dim
+    lines = [
+        f"observation: {_count(size)} ({kind}), in the order and the units in which the environment gives them",
+        *range_of(observation.get("low"), observation.get("high"), "observation"),
     ]
     if network.bounds is None:
         lines += [
-            "int best = 0;",
-            f"for (int o = 1; o < {values}; o++) if (values[o] > values[best]) best = o;",
-            "return best;",
+            f"values: {network.readout.values}, one for each action, the higher the better",
+            "returned: the number of the best action, counted from 0",
         ]
+        left = "values are"
     else:
-        arrays += "".join(d.array(name, bound) for name, bound in vars(network.bounds).items())
         lines += [
-            f"for (int o = 0; o < {values}; o++) {{",
-            f"    real a = middle[o] + reach[o] * tanh{d.suffix}(action[o]);",
-            "    action[o] = a < low[o] ? low[o] : a > high[o] ? high[o] : a;",
-            "}",
+            f"action: {_count(network.readout.values)}, as the environment takes them",
+            *range_of(info["action"]["low"], info["action"]["high"], "action"),
+            "returned: 0",
         ]
-    return f"{arrays}\n{declaration}\n{{\n" + _indent("\n".join(lines) + "\n", 1) + "}\n"
+        left = "action is"
+    if not network.encoder.byte_observations:
+        lines.append(f"          {REFUSED} if the observation holds NaN or infinity; then the {left} left as before")
+    return lines
 
 
-def _main(network: Folded, observation: str) -> str:
-    obs_dim, values = network.encoder.obs_dim, network.readout.values
+def _count(number: int) -> str:
+    return "1 number" if number == 1 else f"{number} numbers"
+
+
+def _starred(lines: list[str]) -> str:
+    """As lines of a comment, which nothing in them can end."""
+    plain = (line.encode("ascii", "backslashreplace").decode() for line in lines)
+    safe = (
+        re.sub(r"[^ -~]", " ", line).replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?") for line in plain
+    )
+    return "".join(f" * {line}".rstrip() + "\n" for line in safe)
+
+
+def _main(network: Folded, name: str) -> str:
+    obs_dim, values, kind = network.encoder.obs_dim, network.readout.values, _observation_type(network)
+    fits = "number != (float)(uint8_t)number" if network.encoder.byte_observations else ""
+    check = ""
+    if fits:
+        check = f"""            if (!(number >= 0 && number <= 255) || {fits}) {{
+                fprintf(stderr, "expected a byte, 0 to 255, got %g\\n", (double)number);
+                return 1;
+            }}
+"""
     return f"""
 #ifdef POLICY_MAIN
 #include <stdio.h>
 
 int main(void)
 {{
-    {observation} observation[{obs_dim}];
+    {kind} observation[{obs_dim}];
     real result[{values}];
     for (;;) {{
         for (int i = 0; i < {obs_dim}; i++) {{
             float number;
-            if (scanf("%f", &number) != 1) return 0;
-            observation[i] = ({observation})number;
+            int read = scanf("%f", &number);
+            if (read == EOF && i == 0) return 0;
+            if (read != 1) {{
+                fprintf(stderr, "expected {obs_dim} numbers for an observation, got %d\\n", i);
+                return 1;
+            }}
+{check}            observation[i] = {"(uint8_t)" if fits else ""}number;
         }}
-        policy(observation, result);
+        if ({name}(observation, result) < 0) {{
+            fprintf(stderr, "{NOT_FINITE}\\n");
+            return 1;
+        }}
         for (int o = 0; o < {values}; o++) printf("%.17g%c", (double)result[o], o + 1 < {values} ? ' ' : '\\n');
     }}
 }}
 #endif
 """
-
-
-def _indent(text: str, levels: int) -> str:
-    return "".join("    " * levels + line + "\n" for line in text.splitlines())
 
 
 # --- trying it out ---------------------------------------------------------------------------------------------------
@@ -378,6 +251,7 @@ class CPolicy:
     """The file as a program; every call of ``values`` runs it once."""
 
     def __init__(self, path: Path | str) -> None:
+        check_regular(Path(path))
         cc = compiler()
         if cc is None:
             raise ValueError(f"there is no C compiler ({', '.join(COMPILERS)}) on this machine")
@@ -390,5 +264,7 @@ class CPolicy:
 
     def values(self, obs: NDArray[Any]) -> Array:
         text = "\n".join(" ".join(map(str, row)) for row in obs.tolist())
-        done = subprocess.run([str(self._program)], input=text, capture_output=True, text=True, check=True)
+        done = subprocess.run([str(self._program)], input=text, capture_output=True, text=True)
+        if done.returncode:
+            raise ValueError(done.stderr.strip() or f"the exported program ended with code {done.returncode}")
         return np.array([[float(word) for word in line.split()] for line in done.stdout.splitlines()])

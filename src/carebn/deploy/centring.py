@@ -17,13 +17,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from carebn.deploy.folded import Array, Folded, Layer
+from carebn.deploy.folded import Array, Folded, Integers, Layer
 from carebn.deploy.runtime import checked, currents, encode, fire
 
 REACH = 1e-5  # far above float32's rounding, far below what matters to a neuron
 
 
-def centred(network: Folded, obs: NDArray[np.generic]) -> Folded:
+def centred(network: Folded, obs: NDArray[np.generic], reach: float = REACH) -> Folded:
     """The network with the thresholds of its LIF and CLIF neurons centred for these observations."""
     x = encode(network.encoder, network.time_steps, checked(obs, network.encoder))
     layers = []
@@ -36,17 +36,25 @@ def centred(network: Folded, obs: NDArray[np.generic]) -> Folded:
             np.minimum(above, np.where(fired, potential, np.inf).min(0, initial=np.inf), out=above)
 
         x = fire(layer, currents(layer, x, network.time_steps), watch)
-        layers.append(_moved(layer, below, above))
+        layers.append(_moved(layer, below, above, reach))
     return replace(network, layers=tuple(layers))
 
 
-def _moved(layer: Layer, below: Array, above: Array) -> Layer:
+def _moved(layer: Layer, below: Array, above: Array, reach: float) -> Layer:
     threshold = layer.neuron.constants.get("v_threshold", 0.0)
-    if layer.neuron.kind not in ("lif", "clif") or threshold <= REACH:
+    if layer.neuron.kind not in ("lif", "clif") or threshold <= reach:
         return layer
-    near = (below > threshold - REACH) | (above < threshold + REACH)
-    middle = (np.maximum(below, threshold - REACH) + np.minimum(above, threshold + REACH)) / 2
-    factor = np.where(near, threshold / middle, 1.0)
+    near = (below > threshold - reach) | (above < threshold + reach)
+    middle = (np.maximum(below, threshold - reach) + np.minimum(above, threshold + reach)) / 2
+    return amplified(layer, np.where(near, threshold / middle, 1.0))
+
+
+def amplified(layer: Layer, gain: Array) -> Layer:
+    """The layer with the current of each neuron multiplied, as if its threshold had been divided."""
+    bias = layer.bias * gain
+    if layer.integers is not None:
+        integers = Integers(layer.integers.levels, layer.integers.factor * gain)
+        return replace(layer, weight=integers.weight, bias=bias, integers=integers)
     if layer.scale is not None:
-        return replace(layer, scale=layer.scale * factor, bias=layer.bias * factor)
-    return replace(layer, weight=layer.weight * factor, bias=layer.bias * factor)
+        return replace(layer, scale=layer.scale * gain, bias=bias)
+    return replace(layer, weight=layer.weight * gain, bias=bias)

@@ -6,6 +6,7 @@ behind; with float64 the folded network and the trained one agree on all of them
 
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +15,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from carebn.deploy.describe import check_origin
+from carebn.deploy.regular import check_regular
 from carebn.errors import unknown_name
 
 Array = NDArray[np.float64]
 
 FORMAT = "carebn-policy"
-VERSION = 2  # files of version 1 are read too
+VERSION, WITH_INTEGERS = 2, 3  # files of version 1 are read too; those of version 3 hold integer weights
+UNREADABLE = (
+    ValueError, KeyError, TypeError, AttributeError, EOFError, OverflowError, MemoryError, RecursionError,
+    NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip  # what a damaged or made-up archive can raise
 SQUASHES = ("none", "tanh", "clip")
 CODINGS = ("direct", "analogue", "spikes")
 READOUTS = ("sum", "furthest")
@@ -86,6 +93,19 @@ class Neuron:
 
 
 @dataclass(frozen=True, eq=False)
+class Integers:
+    """Weights as whole numbers, and what one of them is worth to each neuron: weight = levels·factor."""
+
+    levels: NDArray[np.signedinteger[Any]]  # [inputs, outputs], int8 or int16
+    factor: Array  # [outputs]
+
+    @property
+    def weight(self) -> Array:
+        found: Array = self.levels * self.factor
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class Layer:
     """current_t = scale_t·(x_t @ weight) + bias_t, then the neuron.
 
@@ -96,6 +116,11 @@ class Layer:
     bias: Array  # [1 or T, outputs]
     scale: Array | None  # [T, outputs]
     neuron: Neuron
+    integers: Integers | None = None  # the same weights, where they are whole multiples of a factor
+
+    def __post_init__(self) -> None:
+        if self.integers is not None and not np.array_equal(self.integers.weight, self.weight):
+            raise ValueError("the weights of a layer are not those of its integers")
 
     @property
     def inputs(self) -> int:
@@ -161,6 +186,7 @@ class Folded:
     layers: tuple[Layer, ...]
     readout: Readout
     bounds: Bounds | None
+    origin: Mapping[str, Any] = field(default_factory=dict)  # where it comes from, in words of JSON; see ``info``
 
     def __post_init__(self) -> None:
         if self.time_steps < 1 or not self.layers:
@@ -186,17 +212,39 @@ class Folded:
     def spiking(self) -> bool:
         return self.layers[0].neuron.kind != "relu"
 
+    @property
+    def info(self) -> dict[str, Any]:
+        """What the policy is and where it comes from, in words of JSON. What is not known is not there."""
+        encoder, bounds = self.encoder, self.bounds
+        observation = {"size": encoder.obs_dim, "type": "uint8" if encoder.byte_observations else "float32"}
+        action: dict[str, Any] = {"kind": "discrete", "count": self.readout.values}
+        if bounds is not None:
+            low, high = bounds.low.tolist(), bounds.high.tolist()
+            action = {"kind": "continuous", "size": self.readout.values, "low": low, "high": high}
+        known = dict(self.origin)
+        observation |= known.pop("observation", {})
+        return known | {"observation": observation, "action": action, "time_steps": self.time_steps}
+
     def rounded(self, dtype: type[np.floating[Any]]) -> "Folded":
         """The same policy with every number rounded to what ``dtype`` can hold: what an export in it contains."""
-        arrays = {name: array.astype(dtype).astype(np.float64) for name, array in self._arrays().items()}
+        arrays = {
+            name: array if array.dtype.kind == "i" else array.astype(dtype).astype(np.float64)
+            for name, array in self._arrays().items()
+        }
         return _build(self._description(), arrays)
 
     # --- as a file ---------------------------------------------------------------------------------------------------
 
-    def _arrays(self) -> dict[str, Array]:
-        arrays = {f"encoder.{name}": value for name, value in vars(self.encoder).items() if _is_array(value)}
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        arrays: dict[str, NDArray[Any]] = {
+            f"encoder.{name}": value for name, value in vars(self.encoder).items() if _is_array(value)
+        }
         for i, layer in enumerate(self.layers):
-            arrays |= {f"layers.{i}.weight": layer.weight, f"layers.{i}.bias": layer.bias}
+            if layer.integers is None:
+                arrays[f"layers.{i}.weight"] = layer.weight
+            else:
+                arrays |= {f"layers.{i}.{name}": value for name, value in vars(layer.integers).items()}
+            arrays[f"layers.{i}.bias"] = layer.bias
             if layer.scale is not None:
                 arrays[f"layers.{i}.scale"] = layer.scale
         arrays |= {f"readout.{name}": value for name, value in vars(self.readout).items() if _is_array(value)}
@@ -208,7 +256,8 @@ class Folded:
         """Everything that is not an array."""
         return {
             "format": FORMAT,
-            "version": VERSION,
+            "version": WITH_INTEGERS if any(layer.integers for layer in self.layers) else VERSION,
+            "origin": dict(self.origin),
             "time_steps": self.time_steps,
             "readout": self.readout.kind,
             "encoder": {name: value for name, value in vars(self.encoder).items() if not _is_array(value)},
@@ -228,8 +277,9 @@ class Folded:
         path = Path(path)
         if path.is_dir():
             raise ValueError(f"{path} is a directory; export a run first: carebn export {path} --to numpy --out FILE")
+        check_regular(path)
         try:
-            if path.is_file() and not zipfile.is_zipfile(path):  # numpy would speak of pickles
+            if not zipfile.is_zipfile(path):  # numpy would speak of pickles
                 raise ValueError("only what carebn export --to numpy wrote can be loaded")
             with np.load(path, allow_pickle=False) as file:
                 if "description" not in file:
@@ -237,16 +287,16 @@ class Folded:
                 description = json.loads(str(file["description"]))
                 arrays = {name: file[name] for name in file.files if name != "description"}
             return _build(description, arrays)
-        except FileNotFoundError:
-            raise ValueError(f"there is no file {path}") from None
-        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        except UNREADABLE as error:
             reason = f"{error} is missing" if isinstance(error, KeyError) else error
             raise ValueError(f"{path} cannot be read as a policy: {reason}") from error
 
 
 def _build(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Folded:
-    if description.get("format") != FORMAT or description.get("version") not in (1, VERSION):
-        raise ValueError(f"it is not a policy of carebn in format version {VERSION}")
+    if description.get("format") != FORMAT or description.get("version") not in (1, VERSION, WITH_INTEGERS):
+        raise ValueError(f"it is not a policy of carebn in format version {VERSION} or {WITH_INTEGERS}")
+    origin = description.get("origin", {})  # older files have none
+    check_origin(origin)
     wide = {name: np.ascontiguousarray(array, dtype=np.float64) for name, array in arrays.items()}
 
     def room(prefix: str) -> dict[str, Array]:
@@ -261,12 +311,14 @@ def _build(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Fold
         encoder=Encoder(**(description["encoder"] | room("encoder."))),
         layers=tuple(
             Layer(
-                weight=wide[f"layers.{i}.weight"],
+                weight=wide[f"layers.{i}.weight"] if whole is None else whole.weight,
                 bias=wide[f"layers.{i}.bias"],
                 scale=wide.get(f"layers.{i}.scale"),
                 neuron=Neuron(neuron["kind"], {name: float(value) for name, value in neuron["constants"].items()}),
+                integers=whole,
             )
             for i, neuron in enumerate(description["neurons"])
+            for whole in [_integers(arrays.get(f"layers.{i}.levels"), wide.get(f"layers.{i}.factor"))]
         ),
         readout=Readout(
             kind=description["readout"],
@@ -275,7 +327,17 @@ def _build(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Fold
             share=wide["readout.share"],
         ),
         bounds=Bounds(**bounds) if bounds else None,
+        origin=origin,
     )
+
+
+def _integers(levels: NDArray[Any] | None, factor: Array | None) -> Integers | None:
+    if levels is None or factor is None:
+        return None
+    if levels.ndim != 2 or levels.dtype not in (np.int8, np.int16):
+        raise ValueError(f"levels of weights are {levels.dtype} of shape {levels.shape}, expected a matrix of int8")
+    _shape("factor", factor, levels.shape[1:])
+    return Integers(levels, factor)
 
 
 def _is_array(value: Any) -> bool:

@@ -8,7 +8,7 @@ With τ_syn = dt/(1 − λ_c), w_in = τ_syn/dt, τ_mem = dt/(1 − λ) and r = 
 neuron is written with r = 1 and its weights divided by 1 − λ, because some readers ignore r.
 
 What NIR has no word for is in the graph's metadata, as JSON: the encoder, the number of steps, that all states start at
-zero at every decision, and how outputs become an action. ``NIRPolicy`` reads it back.
+zero at every decision, how outputs become an action, and what the policy is (``about``). ``NIRPolicy`` reads it back.
 
 ``bias="neuron"``: no layer has a bias. Instead every layer has one more neuron, the last, which fires at every step and
 whose outgoing weights are the biases of the next layer; the input has one more line, which is always one.
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carebn.deploy.folded import Array, Bounds, Encoder, Folded, Layer
+from carebn.deploy.regular import check_regular
 from carebn.deploy.runtime import checked, decode, encode, furthest
 
 DT = 1e-4
@@ -133,6 +134,7 @@ _NEURONS = {"lif": _lif, "clif": _cuba_lif}
 
 def _metadata(network: Folded, bias: str) -> dict[str, Any]:
     return {
+        "about": network.info,
         "time_steps": network.time_steps,
         "dt": DT,
         "reset": RESET,
@@ -156,11 +158,13 @@ class NIRPolicy:
     """
 
     def __init__(self, path: Path | str) -> None:
+        check_regular(Path(path))
         self.graph = nir.read(path)
         try:
             about = json.loads(self.graph.metadata[KEY])
         except (KeyError, TypeError, ValueError):
             raise ValueError(f"{path} does not hold a policy of carebn: its metadata has no {KEY!r}") from None
+        self.info: dict[str, Any] = about.get("about", {})  # older files do not say
         self.time_steps: int = about["time_steps"]
         self.always_on = about["bias"] == "neuron"
         self.encoder = Encoder(**_arrays(about["encoder"]))

@@ -3,8 +3,11 @@
 Signals are [1, B, F] for one step and [T, B, F] for all of them: a layer is one product over all steps, then its
 neurons step by step. Inputs and outputs: ``observation`` [B, obs] (float32 or uint8) → ``action`` [B, actions]
 (float32), or for a discrete policy ``action`` [B] (int64) and ``values`` [B, actions].
+
+What the policy is and where it comes from is in the model's metadata, one entry each: texts as they are, all else JSON.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,10 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from carebn import __version__
+from carebn.deploy.describe import title
 from carebn.deploy.folded import Folded, Layer, Readout
+from carebn.deploy.regular import check_regular
 
 OPSET, IR_VERSION = 17, 9  # what runtimes of several years back read
 TYPES: dict[type[np.floating[Any]], int] = {np.float32: TensorProto.FLOAT, np.float64: TensorProto.DOUBLE}
@@ -74,8 +80,15 @@ def to_onnx(network: Folded, dtype: type[np.floating[Any]] = np.float32) -> onnx
     results = [helper.make_tensor_value_info(*output) for output in outputs]
     graph = helper.make_graph(g.nodes, "policy", [observation], results, g.constants)
     model = helper.make_model(
-        graph, producer_name="carebn", opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION
+        graph,
+        producer_name="carebn",
+        producer_version=__version__,
+        doc_string=title(network.info),
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
     )
+    texts = {name: x if isinstance(x, str) else json.dumps(x) for name, x in network.info.items()}
+    helper.set_model_props(model, {"producer": "carebn", "weights": np.dtype(dtype).name, **texts})
     onnx.checker.check_model(model, full_check=True)
     return model
 
@@ -88,6 +101,7 @@ class ONNXPolicy:
     """The file in onnxruntime, on one CPU thread."""
 
     def __init__(self, path: Path | str) -> None:
+        check_regular(Path(path))
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         self.session = onnxruntime.InferenceSession(

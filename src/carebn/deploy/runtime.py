@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from carebn.deploy.describe import title
 from carebn.deploy.folded import Array, Bounds, Encoder, Folded, Layer, Readout
 
+NOT_FINITE = "got NaN or infinity in an observation"
 Watch = Callable[[Array, float], None]  # is shown the potentials [B, F] and the threshold at every step
 
 
@@ -46,6 +48,15 @@ class DeployedPolicy:
             else:
                 self._compiled = CompiledPolicy(network)
                 self._compiled.values(np.zeros((1, network.encoder.obs_dim), np.float32))
+
+    def __repr__(self) -> str:
+        return f"<carebn policy: {title(self.info)}; runs on {self.engine}>"
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What it is, in plain words and numbers: environment, algorithm, method, neuron, seed, run, trained_steps,
+        mean_return, observation, action, time_steps. What the file does not say is not there."""
+        return self.network.info
 
     @property
     def engine(self) -> str:
@@ -85,7 +96,10 @@ class DeployedPolicy:
 
 
 def load(path: Path | str, compiled: bool | None = None) -> DeployedPolicy:
-    """The policy that ``carebn export --to numpy`` wrote. Nothing in the file is executed."""
+    """The policy that ``carebn export --to numpy`` wrote. Nothing in the file is executed.
+
+    FileNotFoundError if there is none, ValueError if it is something else.
+    """
     return DeployedPolicy(Folded.read(path), compiled)
 
 
@@ -105,7 +119,7 @@ def checked(obs: NDArray[Any], encoder: Encoder) -> NDArray[np.float32]:
         with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused as such
             rows = np.ascontiguousarray(obs, dtype=np.float32)
     if not np.isfinite(rows).all():
-        raise ValueError("got NaN or infinity in an observation")
+        raise ValueError(NOT_FINITE)
     return rows
 
 

@@ -21,9 +21,9 @@ from carebn.training import seeds
 from carebn.training.build import make_agent
 from carebn.training.checkpoint import CheckpointStore
 from carebn.training.config import TrainConfig
-from carebn.training.environment import make_env, spaces_of
 from carebn.training.files import as_json, write_atomically
-from carebn.training.policy import read_config
+from carebn.training.policy import read_config, spaces_of_run
+from carebn.training.worlds import Trust
 
 OBSERVATIONS = 2048
 BINS = 69  # of a histogram
@@ -41,12 +41,12 @@ class Snapshot:
     distance: NDArray[Any]  # [F], W1 between the two
 
 
-def snapshots(run_dir: Path, layer: int, number: int, updates: int) -> tuple[TrainConfig, list[Snapshot]]:
+def snapshots(
+    run_dir: Path, layer: int, number: int, updates: int, trust: Trust = False
+) -> tuple[TrainConfig, list[Snapshot]]:
     """``number`` snapshots with ``updates`` updates between two of them. ``layer`` counts from 1."""
     config = replace(read_config(run_dir), run_dir=run_dir).checked()
-    env = make_env(config.env_id, config.import_modules)
-    spaces = spaces_of(env, config.env_id)
-    env.close()
+    spaces, _ = spaces_of_run(run_dir, config, trust)
     agent = make_agent(config, spaces)
     norms = normalisers(agent.policy)
     if not norms:
@@ -56,14 +56,14 @@ def snapshots(run_dir: Path, layer: int, number: int, updates: int) -> tuple[Tra
     loaded = CheckpointStore(run_dir, config.checkpoint_interval).load_latest(lambda warning: None)
     if loaded is None:
         raise ValueError(f"{run_dir} has no checkpoint to go on from")
-    loaded.tensors.pop("episode_actions")
-    agent.load_state_dict(loaded.tensors)
+    loaded.snapshot.tensors.pop("episode_actions")
+    agent.load_state_dict(loaded.snapshot.tensors)
     capacity = min(config.buffer_size, config.total_timesteps)
     replay = ReplayBuffer(capacity, (spaces.obs_dim,), spaces.obs_dtype, spaces.action_shape)
     for start, rows in loaded.segments:
         replay.restore(start, rows)
     streams = seeds.Streams(config.seed)
-    streams.restore(loaded.state["streams"])
+    streams.restore(loaded.snapshot.state["streams"])
     sample = replay.sample_obs(OBSERVATIONS, np.random.default_rng(seeds.number(config.seed, seeds.MEASUREMENT)))
     device = next(agent.policy.parameters()).device
     taken = []
@@ -133,7 +133,9 @@ def as_numbers(run_dir: Path, config: TrainConfig, layer: int, taken: list[Snaps
     return about | {"most": moments(most), "least": moments(least)}
 
 
-def draw_distributions(run_dirs: tuple[Path, ...], out: Path, layer: int, number: int, updates: int) -> Path:
+def draw_distributions(
+    run_dirs: tuple[Path, ...], out: Path, layer: int, number: int, updates: int, trust: Trust = False
+) -> Path:
     """A row for each run: left the feature that moved most, right the one that moved least.
 
     Returns the file beside the figure that has the numbers.
@@ -143,7 +145,7 @@ def draw_distributions(run_dirs: tuple[Path, ...], out: Path, layer: int, number
     if number < 2 or updates < 1:
         raise ValueError("--snapshots must be at least 2 and --updates at least 1")
     torch.set_num_threads(1)
-    measured = [snapshots(run_dir, layer, number, updates) for run_dir in run_dirs]
+    measured = [snapshots(run_dir, layer, number, updates, trust) for run_dir in run_dirs]
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 

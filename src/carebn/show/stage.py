@@ -10,7 +10,8 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from carebn.training.environment import Env, make_env
+from carebn.training.environment import Env
+from carebn.training.worlds import MakeEnv
 
 Picture = NDArray[np.uint8]  # [height, width, 3]
 
@@ -23,7 +24,7 @@ def working_backend(candidates: Sequence[str] = BACKENDS) -> str | None:
     for name in candidates:
         trial = f"from mujoco.{name} import GLContext; context = GLContext(8, 8); context.make_current()"
         done = subprocess.run(
-            [sys.executable, "-c", trial], env={**os.environ, "MUJOCO_GL": name}, capture_output=True, check=False
+            [sys.executable, "-P", "-c", trial], env={**os.environ, "MUJOCO_GL": name}, capture_output=True, check=False
         )
         if done.returncode == 0:
             return name
@@ -58,14 +59,14 @@ class Stage:
     ``fine``: MuJoCo's shadows, reflections and smooth edges, which take ten times as long without a graphics card.
     """
 
-    def __init__(self, env_id: str, modules: Sequence[str], size: int, fine: bool = False) -> None:
+    def __init__(self, env_id: str, make: MakeEnv, size: int, fine: bool = False) -> None:
         self.env_id = env_id
         options: dict[str, Any] = {"render_mode": "rgb_array"}
         if is_mujoco(env_id):
             _prepare_mujoco()
             options |= {"width": size, "height": size}
         try:
-            self.env: Env = make_env(env_id, modules, **options)
+            self.env: Env = make(**options)
         except ValueError as error:
             raise ValueError(f"{env_id} cannot be drawn: {error}") from error
         if is_mujoco(env_id) and not fine:

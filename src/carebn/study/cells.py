@@ -47,6 +47,11 @@ class Budget:
         paper = _paper()
         return cls(**{f.name: int(config.get(f.name, getattr(paper, f.name))) for f in fields(cls)})
 
+    def scale(self) -> float | None:
+        """The part of the paper's budget that it is; None if no scale gives it."""
+        scale = float(f"{self.total_timesteps / _paper().total_timesteps:g}")
+        return scale if scale > 0 and Budget.scaled(scale) == self else None
+
     def options(self) -> dict[str, int]:
         """Checkpoints come with evaluations, so that a killed run of any length loses a twentieth at most."""
         paper = _paper()

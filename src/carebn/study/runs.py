@@ -8,6 +8,8 @@ import json
 import math
 import os
 import re
+import time
+import zlib
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,14 +17,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from carebn.checksums import Mismatch, Vouched, read_sealed
+
 # Lines that a run holds by the thousand are not parsed as JSON one by one: the format is our own.
 # They begin with plain text, not with an anchor: that is what makes the search fast.
 EPISODE = re.compile(rb'\{"step": (\d+), "charts/episodic_return": ([^,\n]+), "charts/episodic_length": \d+\}\n')
 EVALUATION = re.compile(rb'\{"step": (\d+), "eval/mean_return": ([^,\n]+), "eval/std_return": ([^,\n]+), [^\n]*\}\n')
 TIMING = re.compile(rb'\{"step": (\d+), "charts/SPS": ([^,\n]+), "time/elapsed": ([^,\n]+), [^\n]*\}\n')
 MAIN_OPTIONS = {"env_id": str, "algo": str, "method": str, "neuron": str, "seed": int, "total_timesteps": int}
-# What makes two runs of the same cell differ: their seed, and how they were carried out.
-NOT_OF_THE_CELL = ("seed", "threads", "device")
+CRC = b', "crc32": '  # the end of a line of wall-clock figures
+MOMENT = 0.05  # seconds: longer than it takes to write two small files
+# What makes two runs of the same cell differ: their seed, and how they were carried out, which changes no number.
+NOT_OF_THE_CELL = ("seed", "threads", "device", "checkpoint_interval", "log_interval", "import_modules")
 
 
 class DamagedRun(ValueError):  # noqa: N818  # it is a finding first
@@ -39,7 +45,7 @@ class RunRecord:
     returns: list[float]  # mean return of each evaluation
     stds: list[float]  # over its episodes
     step: int  # the last that was evaluated in training; 0 before the first evaluation
-    complete: bool  # the last evaluation is that of the last step, and the policy was saved
+    complete: bool  # the last evaluation is that of the last step, and a policy was saved
     seconds: float  # wall clock of training, over all sittings; 0 if none is recorded
     timed_steps: int  # steps taken in that time; those repeated after a kill count twice
     command: str
@@ -126,18 +132,34 @@ def find_runs(roots: Iterable[Path | str]) -> list[Path]:
 
 
 def read_run(directory: Path, episodes: bool = False, measures: bool = False) -> RunRecord:
-    """One run directory; training episodes and measurements only if wanted, because they are many."""
+    """One run directory; training episodes and measurements only if wanted, because they are many.
+
+    Of a run with checksums, only what they vouch for is read: all up to its last checkpoint.
+    """
+    try:
+        return _read_run(directory, episodes, measures)
+    except Mismatch:  # perhaps it was just given more steps
+        time.sleep(MOMENT)
+    try:
+        return _read_run(directory, episodes, measures)
+    except Mismatch as mismatch:
+        raise DamagedRun(str(mismatch)) from mismatch
+
+
+def _read_run(directory: Path, episodes: bool, measures: bool) -> RunRecord:
     config = _config(directory)
     try:
-        data = _bytes(directory / "metrics.jsonl")
+        vouched = Vouched(directory)
+        vouched.check("config.json", "command.txt", "versions.json")
+        data = vouched.log("metrics.jsonl")
         steps, returns, stds = _evaluations(data)
-        complete = _is_complete(directory, config["total_timesteps"], steps)
-        step = steps[-1] if steps else 0
+        complete = _is_complete(directory, config["total_timesteps"], steps, bool(vouched))
+        step, evaluated = steps[-1] if steps else 0, steps
         if config.get("conversion_steps") is not None:
             steps, returns, stds = _converted(directory, config["total_timesteps"]) if complete else ([], [], [])
             complete = bool(steps)
         marks = EPISODE.findall(data) if episodes else []
-        seconds, timed_steps = _timing(directory / "timing.jsonl")
+        seconds, timed_steps = _timing(directory / "timing.jsonl", evaluated)
         return RunRecord(
             directory=directory,
             config=config,
@@ -152,11 +174,13 @@ def read_run(directory: Path, episodes: bool = False, measures: bool = False) ->
             versions=_versions(directory / "versions.json"),
             episode_steps=array("q", (int(step) for step, _ in marks)),  # a tenth of what a list takes
             episode_returns=array("d", (float(score) for _, score in marks)),
-            measures=_measures(directory) if measures else {},
+            measures=_measures(directory, vouched) if measures else {},
         )
+    except Mismatch:
+        raise
     except OSError as error:
         raise DamagedRun(f"{directory} cannot be read ({error.strerror})") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = str(error).splitlines()[0] if isinstance(error, ValueError) and str(error) else repr(error)
         raise DamagedRun(f"{directory} is damaged: its records cannot be read ({reason})") from error
 
@@ -200,8 +224,13 @@ def _numbers(data: bytes, pattern: re.Pattern[bytes], names: tuple[str, str, str
 
 def _converted(directory: Path, total: int) -> tuple[list[int], list[float], list[float]]:
     """Of a method that converts its ANN at the end, only the converted policy counts: one evaluation, or none yet."""
-    for path in sorted(directory.glob("converted-*/evaluation.json")):
-        scores = json.loads(path.read_bytes())
+    for place in sorted(directory.glob("converted-*")):
+        path = place / "evaluation.json"
+        if not path.exists():
+            if (place / "policy.safetensors").exists():
+                raise ValueError(f"{path} is missing; the same carebn train command again makes it")
+            continue
+        scores = read_sealed(path)
         mean, std = float(scores["mean_return"]), float(scores["std_return"])
         if not (math.isfinite(mean) and math.isfinite(std)):
             raise ValueError("the evaluation of its converted policy is not a finite number")
@@ -220,19 +249,32 @@ def _evaluations(data: bytes) -> tuple[list[int], list[float], list[float]]:
     return steps, returns, stds
 
 
-def _is_complete(directory: Path, total: int, steps: list[int]) -> bool:
-    if not steps or steps[-1] != total or not (directory / "policy.safetensors").exists():
+def _is_complete(directory: Path, total: int, steps: list[int], vouched: bool) -> bool:
+    """A run that was thinned out for keeping has no checkpoints; of one kept for its numbers alone, the policy went
+    with them. While a run is under way it always has some."""
+    if not steps or steps[-1] != total:
         return False
-    checkpoints = directory / "checkpoint"  # a run that was thinned out for keeping has none
-    return not checkpoints.is_dir() or (checkpoints / f"{total:09d}" / "manifest.json").exists()
+    checkpoints = directory / "checkpoint"
+    if not checkpoints.is_dir():
+        return True
+    has_policy = (directory / "policy.safetensors").exists()
+    if vouched:  # the last evaluation was, and that is the last thing to happen
+        if not has_policy:
+            raise ValueError("policy.safetensors is missing; the same carebn train command again restores it")
+        return True
+    return has_policy and (checkpoints / f"{total:09d}" / "manifest.json").exists()
 
 
-def _timing(path: Path) -> tuple[float, int]:
+def _timing(path: Path, evaluated: list[int]) -> tuple[float, int]:
     """Seconds and steps, summed over sittings. Both count from the start of a sitting, so each counts by its last row;
     a new one shows in another first step, or in a clock that has gone back."""
     done: list[tuple[float, int]] = []
     last_first, last_elapsed = -1, 0.0
-    for step, speed, elapsed in _numbers(_bytes(path), TIMING, ("step", "charts/SPS", "time/elapsed")):
+    data = _bytes(path)
+    rows = _numbers(data, TIMING, ("step", "charts/SPS", "time/elapsed"))
+    if not _is_whole(data) or (CRC in data and not set(evaluated) <= {int(row[0]) for row in rows}):
+        raise Mismatch(f"{path} is damaged: not all of its lines are as they were written; remove it to do without")
+    for step, speed, elapsed in rows:
         steps = round(speed * elapsed)
         first = int(step) - steps
         if first == last_first and elapsed >= last_elapsed:
@@ -242,16 +284,25 @@ def _timing(path: Path) -> tuple[float, int]:
     return sum(seconds for seconds, _ in done), sum(steps for _, steps in done)
 
 
+def _is_whole(data: bytes) -> bool:
+    """Lines of wall-clock figures, which nothing else vouches for, end in a checksum; older ones do not."""
+    parts = [line.rpartition(CRC) for line in data.split(b"\n")[:-1]]
+    return all(end == b"%d}" % zlib.crc32(start) for start, found, end in parts if found)
+
+
 def _versions(path: Path) -> dict[str, str]:
     data = _bytes(path)
     return {str(name): str(version) for name, version in json.loads(data).items()} if data else {}
 
 
-def _measures(directory: Path) -> dict[str, list[dict[str, Any]]]:
+def _measures(directory: Path, vouched: Vouched) -> dict[str, list[dict[str, Any]]]:
     """Rows by the name of the measurement: a step, and lists of numbers, one per layer."""
     found = {}
-    for path in sorted(directory.glob("measure-*.jsonl")):
-        rows = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+    names = {path.name for path in directory.glob("measure-*.jsonl")} | {
+        name for name in vouched.logs() if name.startswith("measure-")
+    }
+    for path in sorted(directory / name for name in names):
+        rows = [json.loads(line) for line in vouched.log(path.name).split(b"\n")[:-1]]
         for row in rows:
             lists = [value for name, value in row.items() if name != "step"]
             if type(row["step"]) is not int or not all(isinstance(x, float | int) for values in lists for x in values):

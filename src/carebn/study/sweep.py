@@ -54,7 +54,8 @@ class Job:
 
     def is_complete(self) -> bool:
         try:
-            return read_run(self.directory).complete
+            run = read_run(self.directory)
+            return run.complete and run.total == self.total  # somebody may have given it more steps
         except DamagedRun:
             return False  # what is wrong, if anything is, training will say
 

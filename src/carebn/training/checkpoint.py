@@ -1,11 +1,15 @@
 """Checkpoints of a run: nothing half-written, nothing executed on load, and only new transitions written each time.
 
-    checkpoint/000005000/   agent.safetensors, state.json, and manifest.json with the checksums of all it needs
+    checkpoint/000005000/   agent.safetensors, state.json, best.safetensors (the best policy so far), and manifest.json
+                            with the checksums of all it needs
     replay/0000000000-0000005000.safetensors   transitions by number; never changed once written
 
 A checkpoint directory is filled under a hidden name and renamed when complete. The two newest regular ones are kept
 (those at multiples of the interval), and one made by an interruption until the next regular one; so what is on disk at
 the end does not depend on how often a run was interrupted.
+
+A run that ends between two evaluations makes one more, which a longer run would not have made. What the run was before
+that is kept in its last checkpoint too, under the same names with ``before-``: from there the run can be extended.
 """
 
 import json
@@ -14,7 +18,7 @@ import shutil
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import safetensors.numpy
 import safetensors.torch
@@ -35,11 +39,38 @@ class Damaged(ValueError):  # noqa: N818  # it is a finding first
     """A checkpoint that cannot be used; the message says why."""
 
 
-class Loaded(NamedTuple):
-    step: int
+class NotOnTheWay(Damaged):
+    """A checkpoint that is whole, but that a run of this length would not pass through; the message says why."""
+
+
+class Snapshot(NamedTuple):
+    """What a run is at a step, besides its replay."""
+
     tensors: dict[str, Tensor]
     state: dict[str, Any]
+    best: bytes | None  # the best policy so far, as a file; None: no evaluation yet
+
+    def files(self, prefix: str = "") -> dict[str, bytes]:
+        contents = {"agent.safetensors": safetensors.torch.save(self.tensors), "state.json": as_json(self.state)}
+        if self.best is not None:
+            contents["best.safetensors"] = self.best
+        return {prefix + name: data for name, data in contents.items()}
+
+    @classmethod
+    def of(cls, files: dict[str, bytes], prefix: str = "") -> Self:
+        tensors = safetensors.torch.load(files[f"{prefix}agent.safetensors"])
+        return cls(tensors, json.loads(files[f"{prefix}state.json"]), files.get(f"{prefix}best.safetensors"))
+
+
+class Loaded(NamedTuple):
+    step: int
+    snapshot: Snapshot
     segments: list[tuple[int, Arrays]]
+    was_last: bool  # of a shorter run: the checkpoint holds more than the snapshot, the end of that run
+
+
+Warn = Callable[[str], None]
+Check = Callable[[int, Snapshot], None]  # raises Damaged if the checkpoint cannot be gone on from
 
 
 class CheckpointStore:
@@ -48,14 +79,18 @@ class CheckpointStore:
         self.replay_directory = run_dir / "replay"
         self.interval = interval
         self._digests: dict[str, str] = {}  # of the segments on disk that are known to be good
+        self._told: set[int] = set()  # checkpoints that are known to be damaged
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def save(self, step: int, tensors: dict[str, Tensor], state: dict[str, Any], replay: ReplayBuffer) -> None:
+    def save(
+        self, step: int, now: Snapshot, replay: ReplayBuffer, before: Snapshot | None = None, warn: Warn | None = None
+    ) -> None:
+        """``before``: what the run was before the evaluation that only its end calls for."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self.replay_directory.mkdir(parents=True, exist_ok=True)
         segments = [self._save_segment(start, stop, replay) for start, stop in self._ranges(replay)]
-        contents = {"agent.safetensors": safetensors.torch.save(tensors), "state.json": as_json(state)}
+        contents = now.files() | ({} if before is None else before.files("before-"))
         manifest = {
             "step": step,
             "files": {name: sha256(data) for name, data in contents.items()},
@@ -70,10 +105,12 @@ class CheckpointStore:
         flush_directory(hidden)
         final = self.directory / f"{step:09d}"
         if final.exists():  # saved while its evaluation was due; never half there, whatever happens now
-            os.replace(final, self.directory / f".{step:09d}.old")
+            old = self.directory / f".{step:09d}.old"
+            shutil.rmtree(old, ignore_errors=True)
+            os.replace(final, old)
         os.replace(hidden, final)
         flush_directory(self.directory)
-        self.clean()
+        self.clean(warn)
 
     def _ranges(self, replay: ReplayBuffer) -> list[tuple[int, int]]:
         """Segments that cover all held transitions; whole intervals, and a shorter one at the end if need be."""
@@ -92,14 +129,16 @@ class CheckpointStore:
             self._digests[name] = sha256(data)
         return name
 
-    def clean(self) -> None:
-        """Remove what no kept checkpoint needs, and leftovers of writes that were cut short."""
+    def clean(self, warn: Warn | None = None) -> None:
+        """Remove what no kept checkpoint needs, and leftovers of writes that were cut short. An older checkpoint is
+        looked at before it is needed: ``warn`` is told if it is damaged."""
         steps = self._steps()
         regular = [s for s in steps if s % self.interval == 0]
         kept = set(regular[-KEPT:])
         if steps and steps[-1] not in kept:
             kept.add(steps[-1])
         needed: set[str] = set()
+        unclear = False
         for path in sorted(self.directory.iterdir()):
             if not path.name.isdigit() or int(path.name) not in kept:
                 shutil.rmtree(path, ignore_errors=True)
@@ -107,11 +146,30 @@ class CheckpointStore:
             try:
                 needed |= self._manifest(step)["replay"].keys()
             except Damaged:
-                return  # keep every segment while anything is unclear
-        for path in sorted(self.replay_directory.iterdir()):
+                unclear = True
+        for path in [] if unclear else sorted(self.replay_directory.iterdir()):  # while anything is unclear, keep all
             if path.name not in needed:
                 path.unlink()
                 self._digests.pop(path.name, None)
+        for step in sorted(kept)[:-1]:
+            self._look_at(step, warn)
+
+    def _look_at(self, step: int, warn: Warn | None) -> None:
+        """Segments that are known to be good only have to be there: a replay can be large."""
+        try:
+            manifest = self._manifest(step)
+            for name, digest in manifest["files"].items():
+                _verified(self.directory / f"{step:09d}" / name, digest)
+            for name, digest in manifest["replay"].items():
+                if self._digests.get(name) != digest:
+                    _verified(self.replay_directory / name, digest)
+                    self._digests[name] = digest
+                elif not (self.replay_directory / name).is_file():
+                    raise Damaged(f"{self.replay_directory / name} is missing")
+        except Damaged as damage:
+            if warn is not None and step not in self._told:
+                self._told.add(step)
+                warn(f"the checkpoint at step {step}, kept in case the newest is lost, is damaged: {damage}")
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -128,22 +186,30 @@ class CheckpointStore:
         path = self.directory / f"{step:09d}" / "manifest.json"
         try:
             manifest: dict[str, Any] = json.loads(path.read_bytes())
-            if manifest["step"] != step or not isinstance(manifest["files"], dict):
+            if manifest["step"] != step or not isinstance(manifest["files"] | manifest["replay"], dict):
                 raise Damaged(f"{path} does not belong to it")
             if not all(Path(name).name == name for name in (*manifest["files"], *manifest["replay"])):
                 raise Damaged(f"{path} names files elsewhere")
             return manifest
         except OSError as error:
             raise Damaged(f"{path} cannot be read ({error.strerror})") from error
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise error if isinstance(error, Damaged) else Damaged(f"{path} is not a manifest") from error
 
-    def load_latest(self, warn: Callable[[str], None]) -> Loaded | None:
-        """The newest checkpoint that is whole; a damaged one is named and passed over. None: there was none at all."""
+    def load_latest(self, warn: Warn, total: int | None = None, check: Check | None = None) -> Loaded | None:
+        """The newest checkpoint that is whole; a damaged one is named and passed over. None: there was none at all.
+
+        With ``total`` it is to be gone on from, up to that step; ``check`` may find more that is wrong with it.
+        """
         wrong: list[str] = []
         for step in reversed(self._steps()):
             try:
-                return self._load(step)
+                loaded = self._load(step, total)
+                if check is not None:
+                    check(step, loaded.snapshot)
+                return loaded
+            except NotOnTheWay as reason:
+                warn(f"the checkpoint at step {step} is passed over: {reason}")
             except Damaged as damage:
                 warn(f"the checkpoint at step {step} is damaged: {damage}; falling back to the one before")
                 wrong.append(str(damage))
@@ -155,7 +221,7 @@ class CheckpointStore:
             )
         return None
 
-    def _load(self, step: int) -> Loaded:
+    def _load(self, step: int, total: int | None) -> Loaded:
         manifest = self._manifest(step)
         directory = self.directory / f"{step:09d}"
         contents = {name: _verified(directory / name, digest) for name, digest in manifest["files"].items()}
@@ -167,12 +233,23 @@ class CheckpointStore:
             except (SafetensorError, ValueError) as error:
                 raise Damaged(f"{self.replay_directory / name} cannot be read ({error})") from error
             self._digests[name] = digest
+        was_last = total is not None and step < total and "before-state.json" in contents
         try:
-            tensors = safetensors.torch.load(contents["agent.safetensors"])
-            state = json.loads(contents["state.json"])
-        except (SafetensorError, ValueError, KeyError) as error:
+            snapshot = Snapshot.of(contents, "before-" if was_last else "")
+        except (SafetensorError, ValueError, KeyError, RecursionError) as error:
             raise Damaged(f"the contents of {directory} cannot be read ({error})") from error
-        return Loaded(step, tensors, state, segments)
+        return Loaded(step, snapshot, segments, was_last)
+
+    def check_replay(self) -> None:
+        """Raises if a segment that the newest readable manifest names is not what it was."""
+        for step in reversed(self._steps()):
+            try:
+                manifest = self._manifest(step)
+            except Damaged:
+                continue
+            for name, digest in manifest["replay"].items():
+                _verified(self.replay_directory / name, digest)
+            return
 
     def forget_after(self, step: int) -> None:
         """Drop checkpoints newer than ``step``: damaged ones that were passed over."""

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shlex
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin, get_type_hints
@@ -15,6 +15,8 @@ from carebn.errors import unknown_name
 from carebn.network.decoder import Q_READOUTS, READOUTS
 from carebn.neuron import NEURONS
 from carebn.training.defaults import ALGORITHMS, WHY_NOT, fill, flag
+from carebn.training.env_kwargs import EnvKwargs, words_of
+from carebn.training.env_kwargs import check as check_env_kwargs
 from carebn.training.methods import find_method
 
 
@@ -40,10 +42,10 @@ Steps = Annotated[
     ),
 ]
 
-# Options younger than runs that have to keep their names: written down only where they are used.
-LATER = ("eval_max_steps",)
 # Options that say where and how a run is carried out, not what it computes.
-OUTSIDE = ("run_dir", "track", "quiet", "measure")
+OUTSIDE = ("run_dir", "track", "quiet", "measure", "trust")
+# Options that config.json has only where they are used, so that it stays what it was for all other runs.
+IF_GIVEN = ("env_kwargs", "wrappers", "eval_max_steps")
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class TrainConfig:
     """Train an agent. Running the same command again resumes the run, or says that it is complete."""
 
     env_id: str = "Hopper-v4"
-    """Gymnasium environment with a flat Box observation and a finite Box or a Discrete action."""
+    """Gymnasium environment with a finite Box or a Discrete action; observations of any kind but images."""
     algo: Literal["dqn", "ddpg", "td3", "sac"] = "td3"
     """Learning algorithm: dqn for discrete actions, the others for continuous ones."""
     method: str = "care-bn"
@@ -70,6 +72,12 @@ class TrainConfig:
     """Where the run lives. Default: runs/ and a name made from the configuration."""
     import_modules: Annotated[tuple[str, ...], tyro.conf.arg(name="import")] = ()
     """Python modules to import first, which register environments of your own."""
+    env_kwargs: EnvKwargs = field(default_factory=dict)
+    """Arguments for the environment, as goal_velocity=0.1 gravity=9.8, or one JSON object."""
+    wrappers: Annotated[tuple[str, ...], tyro.conf.arg(name="wrapper"), tyro.conf.UseAppendAction] = ()
+    """A wrapper class of your own or of Gymnasium's around the environment, as module:Class; may be given again."""
+    trust: bool = False
+    """Import what a run's own config.json names, where nothing but its --run-dir is given."""
 
     learning_starts: Steps | None = None
     """Steps before learning. More: a broader first impression, a later start. Default: the paper's 25_000, in a shorter
@@ -158,7 +166,7 @@ class TrainConfig:
     """What to measure at every evaluation besides returns. wasserstein: how far each normaliser's statistics are from
     the true distribution (measure-wasserstein.jsonl). The run itself is the same with and without."""
     track: bool = False
-    """Also send the figures to Weights & Biases (pip install 'carebn[wandb]'). The run's files stay the same."""
+    """Also send the figures to Weights & Biases (pip install wandb). The run's files stay the same."""
     quiet: bool = False
     """No progress display."""
 
@@ -176,6 +184,10 @@ class TrainConfig:
             sizes = getattr(self, name)
             if sizes is not None and (not sizes or min(sizes) < 1):
                 raise ValueError(f"{flag(name)} needs one or more sizes above zero, got {sizes}")
+        check_env_kwargs(self.env_kwargs)
+        for wrapper in self.wrappers:
+            if not all(part and all(map(str.isidentifier, part.split("."))) for part in wrapper.partition(":")[::2]):
+                raise ValueError(f"--wrapper needs module:Class, as my_module:MyWrapper, got {wrapper!r}")
         method = find_method(self.method)
         if method.algorithms and self.algo not in method.algorithms:
             raise ValueError(
@@ -269,17 +281,14 @@ class TrainConfig:
 
     def as_json(self) -> dict[str, Any]:
         """What the run computes, free of paths."""
-        return {
-            name: _plain(value)
-            for name, value in asdict(self).items()
-            if name not in OUTSIDE and not (name in LATER and value == getattr(TrainConfig, name))
-        }
+        values = {name: _plain(value) for name, value in asdict(self).items() if name not in OUTSIDE}
+        return {name: value for name, value in values.items() if value or name not in IF_GIVEN}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
         if not isinstance(data, dict):
             raise ValueError("it does not hold a configuration")
-        names = {f.name for f in fields(cls)}
+        names = {f.name for f in fields(cls)} - {"trust"}  # the user's word is not a file's to give
         unknown = sorted(data.keys() - names)
         if unknown:
             raise ValueError(f"the configuration has an option that this version does not know: {unknown[0]!r}")
@@ -290,9 +299,10 @@ class TrainConfig:
                 raise ValueError(f"option {name!r} has a value of the wrong type: {value!r}")
         return cls(**values)
 
-    def name(self) -> str:
-        """A directory name that tells the main choices, and by a digest all of them."""
-        digest = hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()[:8]
+    def name(self, threads: int = 1) -> str:
+        """A directory name that tells the main choices, and by a digest all of them except the threads."""
+        options = self.as_json() | {"threads": threads}
+        digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:8]
         parts = [self.env_id.replace("/", "-"), self.algo, self.method, self.neuron, f"s{self.seed}", digest]
         return "__".join(part for part in parts if part != "none")
 
@@ -310,7 +320,11 @@ class TrainConfig:
                 if value is None or (name == "neuron" and value == "none"):
                     continue
                 option = "--import" if name == "import_modules" else flag(name)
-                if isinstance(value, bool):
+                if name == "env_kwargs":
+                    words += [option, *words_of(value)]
+                elif name == "wrappers":
+                    words += [word for wrapper in value for word in ("--wrapper", wrapper)]
+                elif isinstance(value, bool):
                     words.append(option if value else option.replace("--", "--no-", 1))
                 else:
                     words += [option, *map(str, value if isinstance(value, list) else [value])]
@@ -324,6 +338,8 @@ def _has_type(hint: Any, value: Any) -> bool:
         return any(_has_type(part, value) for part in parts)
     if kind is Literal:
         return isinstance(value, str)
+    if kind is dict:
+        return isinstance(value, dict)
     if kind is tuple:
         return isinstance(value, tuple) and all(type(item) is parts[0] for item in value)
     return type(value) is hint or (hint is float and type(value) is int)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from carebn.training.blame import users_line
+from carebn.training.flat import flat_space
 
 Env = gym.Env[Any, Any]
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -37,12 +38,12 @@ class Spaces:
 def make_env(env_id: str, modules: Sequence[str] = (), **options: Any) -> Env:
     """The environment of that id, made with these options; Atari games come with RAM observations."""
     for module in modules:
-        _import(module)
+        import_own(module, "--import")
     if env_id.startswith("ALE/"):
         import ale_py
 
         gym.register_envs(ale_py)
-        options["obs_type"] = "ram"
+        options.setdefault("obs_type", "ram")
     if env_id not in gym.registry and ":" not in env_id:
         near = get_close_matches(env_id, gym.registry, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
@@ -52,39 +53,40 @@ def make_env(env_id: str, modules: Sequence[str] = (), **options: Any) -> Env:
         try:
             return gym.make(env_id, **options)
         except Exception as error:  # registered by anybody, so anything may go wrong
+            reason = " ".join(str(error).split())
             place = f" ({users_line(error)})" if modules else ""
-            raise ValueError(f"cannot make environment {env_id!r}: {error}{place}") from error
+            raise ValueError(f"cannot make environment {env_id!r}: {reason}{place}") from error
 
 
-def _import(module: str) -> None:
-    """A module of the user's, also from the current directory, as ``python -m`` does."""
+def import_own(module: str, option: str) -> Any:
+    """A module of the user's, also from the current directory; what is installed goes before what lies there."""
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
+        sys.path.append(here)
     try:
-        importlib.import_module(module)
+        return importlib.import_module(module)
     except Exception as error:  # whatever such a module does wrong
         reason = f"{type(error).__name__}: {error} ({users_line(error)})"
         if isinstance(error, ModuleNotFoundError) and error.name in (module, module.partition(".")[0]):
             reason = f"it is not in the current directory {here}, not on PYTHONPATH and not installed"
-        raise ValueError(f"cannot import module {module!r} (--import): {reason}") from error
+        raise ValueError(f"cannot import module {module!r} ({option}): {reason}") from error
 
 
 def spaces_of(env: Env, env_id: str) -> Spaces:
     """The environment's spaces, or one sentence about why they do not fit."""
-    obs, action = env.observation_space, env.action_space
-    if not isinstance(obs, gym.spaces.Box) or len(obs.shape) != 1:
-        raise ValueError(f"{env_id} has observations {obs}; a flat Box is needed (see gymnasium's FlattenObservation)")
-    dtype = np.uint8 if obs.dtype == np.uint8 else np.float32
+    return spaces_from(env.observation_space, env.action_space, env_id)
+
+
+def spaces_from(obs: gym.Space[Any], action: gym.Space[Any], env_id: str) -> Spaces:
+    flat = flat_space(obs, env_id)
+    dtype = np.uint8 if flat.dtype == np.uint8 else np.float32
     if isinstance(action, gym.spaces.Discrete):
-        if action.start != 0:
-            raise ValueError(f"{env_id} numbers its actions from {action.start}; they must start at 0")
-        return Spaces(obs.shape[0], dtype, int(action.n), None, None)
+        return Spaces(flat.shape[0], dtype, int(action.n), None, None)
     if isinstance(action, gym.spaces.Box) and len(action.shape) == 1:
         low, high = action.low.astype(np.float32), action.high.astype(np.float32)
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             raise ValueError(f"{env_id} has unbounded actions {action}; finite bounds are needed")
-        return Spaces(obs.shape[0], dtype, None, low, high)
+        return Spaces(flat.shape[0], dtype, None, low, high)
     raise ValueError(f"{env_id} has actions {action}; a flat Box or a Discrete space is needed")
 
 

@@ -1,18 +1,10 @@
 """Files that are either whole or absent: written beside, flushed to disk, renamed."""
 
-import hashlib
-import json
 import os
 from pathlib import Path
-from typing import Any
 
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def as_json(data: Any) -> bytes:
-    return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
+from carebn.checksums import as_json as as_json
+from carebn.checksums import sha256 as sha256
 
 
 def flush_directory(path: Path) -> None:

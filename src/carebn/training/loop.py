@@ -1,11 +1,11 @@
 """A training run: act, step, store, update; evaluate and checkpoint on schedule; resume exactly."""
 
-import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,34 +16,40 @@ from carebn.algorithm import ReplayBuffer
 from carebn.machine import cores
 from carebn.stopping import Stop, StopRequest
 from carebn.training import seeds
+from carebn.training.best import write_best
 from carebn.training.build import make_agent
-from carebn.training.checkpoint import CheckpointStore
+from carebn.training.callbacks import Callback, Event, Kind, listener
+from carebn.training.checkpoint import CheckpointStore, Loaded, Snapshot
 from carebn.training.config import TrainConfig
+from carebn.training.conversion import remove_own_conversion
 from carebn.training.environment import (
     BadStepError,
     EnvironmentFailedError,
     NonFiniteError,
     check_step,
-    make_env,
     reset,
     spaces_of,
     step,
 )
 from carebn.training.evaluation import Evaluation, cut_short, evaluate
-from carebn.training.files import as_json, write_atomically
-from carebn.training.lock import LOCK_FILE, lock
+from carebn.training.extension import checker, is_regular
+from carebn.training.flat import own_spaces
+from carebn.training.identity import check_same, check_steps, default_directory, stored
+from carebn.training.lock import lock
 from carebn.training.measurements import WassersteinLog
-from carebn.training.policy_file import write_policy
+from carebn.training.policy_file import policy_bytes, write_policy
 from carebn.training.progress import ProgressDisplay
-from carebn.training.record import LineFile, Row, newest_return, read_rows, write_tensorboard
+from carebn.training.record import LineFile, Row, newest_return, read_rows, with_checksum, write_tensorboard
+from carebn.training.spaces_file import write_spaces
 from carebn.training.track import Tracker, require_wandb
-from carebn.training.versions import fingerprint
+from carebn.training.versions import compare_versions
+from carebn.training.vouch import check_logs, vouch, write_identity
 from carebn.training.warm_up import as_begun, never_learns
+from carebn.training.worlds import MakeEnv, env_of
 
 
-def _may_precede(name: str) -> bool:
-    """Whether a file may be there before a run is: what a process leaves that dies while it begins one."""
-    return name == LOCK_FILE or name.endswith(".part")
+def _is_due(loaded: Loaded) -> bool:
+    return bool(loaded.snapshot.state.get("evaluation_due"))
 
 
 def _doubts(config: TrainConfig) -> list[str]:
@@ -67,7 +73,8 @@ class InterruptedRun(Exception):  # noqa: N818  # not an error: somebody wanted 
 class Run:
     """One run directory. ``Run(config).train()`` starts it, resumes it, or finds it complete."""
 
-    def __init__(self, config: TrainConfig) -> None:
+    def __init__(self, config: TrainConfig, make: MakeEnv | None = None, callback: Callback | None = None) -> None:
+        """``make`` stands for the environment of the configuration, ``callback`` hears of steps (``callbacks``)."""
         self.config = config = as_begun(config).checked()
         torch.set_num_threads(config.threads)
         assert config.learning_starts is not None
@@ -75,15 +82,17 @@ class Run:
         assert config.update_interval is not None
         self.learning_starts, self.random_steps = config.learning_starts, config.random_steps
         self.update_interval = config.update_interval
-        self.directory = config.run_dir if config.run_dir is not None else Path("runs") / config.name()
-        self.env = make_env(config.env_id, config.import_modules)
+        self.directory = config.run_dir if config.run_dir is not None else default_directory(config)
+        self.make = make if make is not None else partial(env_of, config, True)  # who trains has said what to import
+        self.hear = listener(callback)
+        self.env = self.make()
         self.spaces = spaces_of(self.env, config.env_id)
         self.agent = make_agent(config, self.spaces)
         capacity = min(config.buffer_size, config.total_timesteps)
         self.replay = ReplayBuffer(capacity, (self.spaces.obs_dim,), self.spaces.obs_dtype, self.spaces.action_shape)
         self.streams = seeds.Streams(config.seed)
         self.store = CheckpointStore(self.directory, config.checkpoint_interval)
-        self.eval_envs = [make_env(config.env_id, config.import_modules) for _ in range(config.eval_episodes)]
+        self.eval_envs = [self.make() for _ in range(config.eval_episodes)]
         self.eval_seeds = [seeds.number(config.seed, seeds.EVALUATION, i) for i in range(config.eval_episodes)]
         self.step = 0
         self.episode = 0
@@ -92,12 +101,20 @@ class Run:
         self.episode_actions: list[Any] = []
         self.losses: dict[str, float] = {}
         self.best: float | None = None
+        self.best_policy: bytes | None = None
+        self.best_evaluation: dict[str, Any] | None = None
+        self.before_the_end: Snapshot | None = None  # if the last evaluation is one that only the end calls for
         self.obs: NDArray[Any] = np.empty(0)
         self.signals = StopRequest(self._kept)
         self.evaluation_due = False  # of the step that was made last
         self.told_of_cuts = False
+        self.stopped = False  # by the callback
+        self.reward = 0.0
+        self.last: float | None = None  # mean return of the last evaluation
         self.spent = {"evaluation": 0.0, "recalibration": 0.0, "checkpoint": 0.0}
+        self.threads_begun_with = config.threads
         self.warnings = _doubts(config)
+        self._warn: Callable[[str], None] = self.warnings.append
         self.tracker: Tracker | None = None
         self.wasserstein: WassersteinLog | None = None
 
@@ -105,34 +122,11 @@ class Run:
 
     def _check_directory(self) -> None:
         """Refuse a directory that holds anything else than this run."""
-        config_file = self.directory / "config.json"
-        ours = self.config.as_json()
-        if config_file.exists():
-            try:
-                theirs = json.loads(config_file.read_bytes())
-            except ValueError as error:
-                raise ValueError(f"{config_file} is not readable as JSON; is this a run directory?") from error
-            if not isinstance(theirs, dict):
-                raise ValueError(f"{config_file} does not hold a configuration; is this a run directory?")
-            # Written by an earlier version: what it did not know yet was at its default.
-            missing = ours.keys() - theirs.keys()
-            known = {k: v for k, v in theirs.items() if k in ours}
-            theirs |= {k: v for k, v in TrainConfig.from_json(known).checked().as_json().items() if k in missing}
-            # In the order of the options, which begins with the most important ones.
-            different = [
-                f"{k} is {theirs.get(k)!r} there and {ours.get(k)!r} here"
-                for k in ours | theirs
-                if ours.get(k) != theirs.get(k)
-            ]
-            if different:
-                raise ValueError(
-                    f"{self.directory} holds a run with another configuration: {', '.join(different)}; choose another "
-                    f"--run-dir"
-                )
-        elif self.directory.exists() and not self.directory.is_dir():
-            raise ValueError(f"{self.directory} is a file, not a directory; choose another --run-dir")
-        elif self.directory.exists() and any(not _may_precede(path.name) for path in self.directory.iterdir()):
-            raise ValueError(f"{self.directory} is not empty and not a run; choose another --run-dir")
+        theirs = stored(self.directory)
+        if theirs is not None:
+            check_same(self.directory, theirs, self.config)
+            check_steps(self.directory, self.store.newest(), self.config)
+            self.threads_begun_with = theirs.threads
         elif never_learns(self.config):  # one that an earlier version has begun goes on
             raise ValueError(never_learns(self.config))
 
@@ -140,48 +134,67 @@ class Run:
         """Prepare the directory and restore the newest checkpoint; says whether there is anything left to do."""
         self._check_directory()  # again: until the lock was taken, somebody else may have begun here
         self.directory.mkdir(parents=True, exist_ok=True)
-        # The configuration comes first: from then on this is a run directory.
-        write_atomically(self.directory / "config.json", as_json(self.config.as_json()))
-        write_atomically(self.directory / "command.txt", (self.config.command() + "\n").encode())
-        loaded = self.store.load_latest(self.warnings.append)
-        versions_file = self.directory / "versions.json"
-        versions = fingerprint(self.config)
-        if loaded is not None and versions_file.exists():
-            before = json.loads(versions_file.read_bytes())
-            changed = [k for k in versions if versions[k] != before.get(k)]
-            if changed:
-                k = changed[0]
-                self.warnings.append(
-                    f"this run began with {k} {before.get(k)} and goes on with {versions[k]}: it resumes, but an exact "
-                    f"repetition is no longer promised"
-                )
-        else:
-            write_atomically(versions_file, as_json(versions))
+        check_logs(self.directory, self.config)
+        write_identity(self.directory, replace(self.config, threads=self.threads_begun_with))
+        write_spaces(self.directory, *own_spaces(self.env))
+        check = checker(self.directory / "metrics.jsonl", self.config)
+        loaded = self.store.load_latest(self.warnings.append, self.config.total_timesteps, check)
+        changes = compare_versions(self.directory, self.config, loaded is not None)
+        if self.threads_begun_with != self.config.threads:
+            changes.append(f"--threads {self.threads_begun_with} and goes on with {self.config.threads}")
+        if loaded is not None and loaded.step < self.config.total_timesteps:
+            self.warnings += [
+                f"this run began with {change}: it resumes, but an exact repetition is no longer promised"
+                for change in changes
+            ]
         self.metrics = LineFile(self.directory / "metrics.jsonl")
         self.timing = LineFile(self.directory / "timing.jsonl")
         if "wasserstein" in self.config.measure:
-            measured = 0 if loaded is None else loaded.step - bool(loaded.state.get("evaluation_due"))
-            self.wasserstein = WassersteinLog(self.directory, self.config.seed, measured)
+            self.wasserstein = WassersteinLog(self.directory, self.config.seed)
+        self._cut_logs(loaded)
+        if loaded is None or loaded.step < self.config.total_timesteps:
+            remove_own_conversion(self.directory, self.config)  # it would be that of a shorter run
         if loaded is None:
-            self.metrics.cut_back(0)
             self._begin_episode()
             return True
-        state = loaded.state
-        self.episode_actions = list(loaded.tensors.pop("episode_actions").numpy())
-        self.agent.load_state_dict(loaded.tensors)
+        state, tensors = loaded.snapshot.state, loaded.snapshot.tensors
+        self.episode_actions = list(tensors.pop("episode_actions").numpy())
+        self.agent.load_state_dict(tensors)
         for start, rows in loaded.segments:
             self.replay.restore(start, rows)
         self.streams.restore(state["streams"])
-        self.metrics.cut_back(state["metrics_bytes"])
         self.step, self.best = loaded.step, state["best"]
+        self.best_policy, self.best_evaluation = loaded.snapshot.best, state.get("best_evaluation")
         self.episode, self.episode_start = state["episode"], state["episode_start"]
         self.episode_return, self.losses = state["episode_return"], state["losses"]
-        self.evaluation_due = state.get("evaluation_due", False)
+        here = is_regular(self.step, self.config) or self.step == self.config.total_timesteps  # not if it was extended
+        self.evaluation_due = here and state.get("evaluation_due", False)
         self.store.forget_after(loaded.step)
-        self.store.clean()
+        self.store.clean(self._warn)
         self._replay_episode()
+        if loaded.was_last and self.step % self.config.checkpoint_interval == 0:
+            self._checkpoint()  # as a longer run makes it
         self._write_derived()  # in case the run was killed between its checkpoint and these
+        self._vouch(self.metrics.secure())
         return self.step < self.config.total_timesteps or self.evaluation_due
+
+    def _cut_logs(self, loaded: Loaded | None) -> None:
+        """Back to where the run goes on; first only that much is vouched for, because this may be cut short too."""
+        metrics = 0 if loaded is None else loaded.snapshot.state["metrics_bytes"]
+        lengths = {self.metrics: metrics}
+        if self.wasserstein is not None:
+            # before an evaluation, also that of the step itself is still to come
+            step = 0 if loaded is None else loaded.step - (loaded.was_last or _is_due(loaded))
+            lengths[self.wasserstein.file] = self.wasserstein.length_until(step)
+        vouch(self.directory, {log.path.name: log.until(length) for log, length in lengths.items()})
+        for log, length in lengths.items():
+            log.cut_back(length)
+
+    def _vouch(self, metrics: tuple[int, str]) -> None:
+        logs = {self.metrics.path.name: metrics}
+        if self.wasserstein is not None:
+            logs[self.wasserstein.file.path.name] = self.wasserstein.file.secure()
+        vouch(self.directory, logs)
 
     def _begin_episode(self) -> None:
         with self._dated("at", self.step):
@@ -230,28 +243,36 @@ class Run:
             newest = newest_return(read_rows(self.metrics.path))
             shown = ProgressDisplay(config.total_timesteps, self.step, config.quiet, newest, self.best)
             with self.signals.heard(), shown as display:
+                self._warn = display.warn
                 if self.step:
                     display.resumed()
                 for text in self.warnings:
-                    display.say(f"warning: {text}")
+                    display.warn(text)
                 while self.step < config.total_timesteps or self.evaluation_due:
                     if not self.evaluation_due:
                         self._one_step()
                         display.advance(self.step)
-                    last = self.step == config.total_timesteps
-                    if last or self.step % config.eval_interval == 0:
+                        self._tell("step")
+                    due = self.step == config.total_timesteps
+                    if due and not is_regular(self.step, config):
+                        self.before_the_end = self._snapshot()
+                    if due or is_regular(self.step, config):
                         self._evaluate_unless_stopped(display)
                         if not self.evaluation_due:
+                            self._tell("evaluation")
                             elapsed = time.monotonic() - began
-                            self._record(self.timing, {
+                            self._record(self.timing, with_checksum({
                                 "step": self.step, "charts/SPS": (self.step - first) / elapsed, "time/elapsed": elapsed,
                                 **{f"time/{name}": seconds for name, seconds in self.spent.items()},
-                            })  # fmt: skip
-                    if last or self.stop_asked or self.step % config.checkpoint_interval == 0:
+                            }))  # fmt: skip
+                    if due or self.stop_asked or self.stopped or self.step % config.checkpoint_interval == 0:
                         self._checkpoint()
-                    if self.stop_asked and (not last or self.evaluation_due):
+                        self._tell("checkpoint")
+                    if self.stop_asked and (not due or self.evaluation_due):
                         text = f"stopped at step {self.step:,}; the same command resumes it"
                         raise InterruptedRun(text, self.stop_asked)
+                    if self.stopped:
+                        break
             return True
         except Stop as stop:  # in the middle of a step
             raise InterruptedRun(
@@ -259,6 +280,13 @@ class Run:
             ) from None
         finally:
             self.close()
+
+    def _tell(self, kind: Kind) -> None:
+        """The callback hears of it, and may say that it is enough."""
+        if self.hear is not None:
+            total, losses, last = self.config.total_timesteps, dict(self.losses), self.last
+            event = Event(kind, self.step, total, self.directory, self.reward, losses, last, self.best)
+            self.stopped |= not self.hear(event)
 
     def _one_step(self) -> None:
         config, spaces = self.config, self.spaces
@@ -281,6 +309,7 @@ class Run:
         self.replay.add(self.obs, action, reward, next_obs, terminated)
         self.episode_actions.append(action)
         self.obs = next_obs
+        self.reward = reward
         self.episode_return += reward
         self.step += 1
         if self.step > self.learning_starts:
@@ -350,7 +379,7 @@ class Run:
         display.evaluated(self.step, result.mean, result.std)
         if result.cut and not self.told_of_cuts:
             self.told_of_cuts = True
-            display.say(f"warning: {cut_short(result, self.config.env_id, '--eval-max-steps')}")
+            display.warn(cut_short(result, self.config.env_id, "--eval-max-steps"))
 
     def _greedy(self, obs: NDArray[Any]) -> NDArray[Any]:
         self.signals.obey()
@@ -369,7 +398,8 @@ class Run:
             after = self._distances() if recalibrated else before
         self.spent["recalibration"] += t1 - t0
         self.spent["evaluation"] += t2 - t1
-        self.best = result.mean if self.best is None else max(self.best, result.mean)
+        self.last = result.mean
+        self._keep_best(result)
         row: Row = {"eval/mean_return": result.mean, "eval/std_return": result.std}
         self._record(self.metrics, {"step": self.step, **row, "returns": result.returns, "lengths": result.lengths})
         if self.wasserstein is not None:
@@ -384,27 +414,45 @@ class Run:
         self.spent["measurement"] = self.spent.get("measurement", 0.0) + time.monotonic() - t0
         return distances
 
-    def _checkpoint(self) -> None:
-        t0 = time.monotonic()
+    def _keep_best(self, result: Evaluation) -> None:
+        if self.best is None or result.mean > self.best:
+            self.best = result.mean
+            self.best_policy = policy_bytes(self._policy())
+            self.best_evaluation = {
+                "step": self.step, "mean_return": result.mean, "std_return": result.std, "returns": result.returns
+            }  # fmt: skip
+
+    def _snapshot(self) -> Snapshot:
         tensors = self.agent.state_dict()
         for name, tensor in tensors.items():
             if not torch.isfinite(tensor).all():
                 raise NonFiniteError(f"{name} holds NaN or infinity at step {self.step:,}; {self._kept()}")
         tensors["episode_actions"] = torch.from_numpy(np.array(self.episode_actions))
+        length, digest = self.metrics.secure()
         state = {
             "streams": self.streams.state(),
             "best": self.best,
-            "losses": self.losses,
+            "best_evaluation": self.best_evaluation,
+            "losses": dict(self.losses),
             "episode": self.episode,
             "episode_start": self.episode_start,
             "episode_return": self.episode_return,
-        } | ({"evaluation_due": True} if self.evaluation_due else {})
+            "metrics_bytes": length,
+            "metrics_sha256": digest,
+        }
+        return Snapshot(tensors, state, self.best_policy)
+
+    def _checkpoint(self) -> None:
+        t0 = time.monotonic()
         try:
-            state["metrics_bytes"] = self.metrics.secure()
+            now, before = self._snapshot(), self.before_the_end
+            if self.evaluation_due:
+                now.state["evaluation_due"], before = True, None  # it is what the run was before
             if self.wasserstein is not None:
                 self.wasserstein.file.secure()
-            self.store.save(self.step, tensors, state, self.replay)
+            self.store.save(self.step, now, self.replay, before, self._warn)
             self._write_derived()
+            self._vouch((now.state["metrics_bytes"], now.state["metrics_sha256"]))
         except OSError as error:
             raise OSError(
                 f"cannot write a checkpoint to {self.directory} at step {self.step:,} ({error.strerror}); the one "
@@ -412,13 +460,17 @@ class Run:
             ) from error
         self.spent["checkpoint"] += time.monotonic() - t0
 
-    def _write_derived(self) -> None:
-        """What follows from the state of the run: the policy, and TensorBoard's view of the metrics."""
+    def _policy(self) -> dict[str, torch.Tensor]:
         policy = self.agent.policy.state_dict()
         if self.config.algo == "sac":  # what sampling needs besides
             own = self.agent.state_dict()
             policy |= {k.removeprefix("gaussian."): v for k, v in own.items() if k.startswith("gaussian.log_std.")}
-        write_policy(self.directory, policy)
+        return policy
+
+    def _write_derived(self) -> None:
+        """What follows from the state of the run: the policies, and TensorBoard's view of the metrics."""
+        write_policy(self.directory, self._policy())
+        write_best(self.directory, self.best_policy, self.best_evaluation)
         write_tensorboard(read_rows(self.metrics.path), self.directory / "tensorboard")
 
     def close(self) -> None:

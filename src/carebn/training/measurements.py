@@ -1,5 +1,6 @@
 """Measurements taken while a run goes on. They draw from random streams of their own and leave the run as it is:
-all other files of the run are the same with and without them (command.txt excepted, which asks for them)."""
+all other files of the run are the same with and without them (command.txt excepted, which asks for them, and
+checksums.json, which vouches for both)."""
 
 import json
 from pathlib import Path
@@ -12,6 +13,7 @@ from carebn.measure.wasserstein import layer_distances
 from carebn.training import seeds
 from carebn.training.record import LineFile
 
+NAME = "measure-wasserstein.jsonl"
 OBSERVATIONS = 2048  # per measurement: bounds its cost to about a second
 
 
@@ -22,13 +24,12 @@ class WassersteinLog:
     They are the same for a method that does not re-calibrate.
     """
 
-    def __init__(self, run_dir: Path, seed: int, step: int) -> None:
-        """Opens the file; what it holds beyond ``step``, from where the run goes on, is cut off."""
+    def __init__(self, run_dir: Path, seed: int) -> None:
         self.seed = seed
-        self.file = LineFile(run_dir / "measure-wasserstein.jsonl")
-        self.file.cut_back(self._length_until(step))
+        self.file = LineFile(run_dir / NAME)
 
-    def _length_until(self, step: int) -> int:
+    def length_until(self, step: int) -> int:
+        """In bytes; what the file holds beyond it is of a step after that."""
         length = 0
         for line in self.file.path.read_bytes().splitlines(keepends=True):
             try:

@@ -1,24 +1,38 @@
 """A trained run as a policy: ``carebn.load(run_dir).predict(obs)``."""
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
+from gymnasium.spaces import Discrete, Space
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from carebn.algorithm.base import normal
 from carebn.algorithm.sac import LOG_STD_RANGE, log_std_network
+from carebn.checksums import Mismatch, Vouched
 from carebn.network import ANNActor, SpikingActor
 from carebn.network.converted import Converted, Simulation, shaped_like
 from carebn.network.inference import FastActor
 from carebn.network.randomness import is_random, seed_of, seeded
+from carebn.training.best import POLICY as BEST
+from carebn.training.best import read_best
 from carebn.training.build import make_policy
 from carebn.training.config import TrainConfig
-from carebn.training.environment import make_env, spaces_of
+from carebn.training.environment import Env, Spaces, spaces_from
+from carebn.training.evaluation import Evaluation, play
+from carebn.training.flat import flattened, own_spaces
 from carebn.training.policy_file import NAME, read_policy
+from carebn.training.spaces_file import read_spaces
+from carebn.training.worlds import MakeEnv, Trust, env_of, given_env
+
+OwnSpaces = tuple[Space[Any], Space[Any]]
+
+Which = Literal["best", "last"]  # of the best evaluation on the way, or after the last step
 
 
 class Policy:
@@ -36,6 +50,8 @@ class Policy:
         obs_dim: int,
         obs_dtype: Any,
         log_std: nn.Module | None = None,
+        own: OwnSpaces | None = None,
+        trust: Trust = False,
     ) -> None:
         self.network = network.eval().requires_grad_(False)
         self._random = is_random(network)
@@ -45,6 +61,41 @@ class Policy:
         self.obs_dtype = obs_dtype
         self._log_std = None if log_std is None else log_std.eval().requires_grad_(False)
         self._rng = np.random.default_rng()
+        self.own = own  # observations and actions as the environment itself has them
+        self._action_start = int(own[1].start) if own is not None and isinstance(own[1], Discrete) else 0
+        self._make: MakeEnv = partial(env_of, config, trust)
+
+    def make_env(self, **options: Any) -> Env:
+        """The environment it was trained in; modules that it needs are imported only if ``trust`` allows them."""
+        return self._make(**options)
+
+    def made_by(self, make: MakeEnv | None) -> Self:
+        """The same policy, whose environment is made by this function (None: as before)."""
+        if make is not None:
+            self._make = make
+        return self
+
+    def evaluate(
+        self,
+        episodes: int = 10,
+        seed: int = 1_000_000,
+        env: Env | Callable[[], Env] | None = None,
+        max_steps: int | None = None,
+    ) -> Evaluation:
+        """Noise-free episodes, the first from ``seed`` and so on; ``env``: in this environment, or what makes it."""
+        if episodes < 1:
+            raise ValueError(f"--episodes must be at least 1, got {episodes}")
+        if seed < 0:
+            raise ValueError(f"--seed must not be negative, got {seed}")
+        make = self._make if env is None else given_env(env)
+        envs: list[Env] = []
+        try:
+            envs += [make() for _ in range(episodes)]
+            most = max_steps or self.config.eval_max_steps
+            return play(self.act, envs, range(seed, seed + episodes), self.config.env_id, most)
+        finally:
+            for made in envs:
+                made.close()
 
     def __repr__(self) -> str:
         return f"<carebn policy: {self.title()}; observations of size {self.obs_dim}>"
@@ -72,11 +123,25 @@ class Policy:
         episode_start: NDArray[np.bool_] | bool | None = None,
         deterministic: bool = True,
     ) -> tuple[NDArray[Any], NDArray[Any] | None]:
-        """For one observation or a batch of them, with a row of state each.
+        """For one observation or a batch of them, with a row of state each; actions as the environment numbers them.
 
+        An observation that is no flat Box (a Dict, say) is taken one at a time as it comes, or made flat.
         ``deterministic=False`` samples from the Gaussian of a policy trained by sac, from the generator that ``seed``
         starts. What td3, ddpg and dqn train is deterministic and stays so, as does a converted policy.
         """
+        if self.own is not None:
+            observation = flattened(self.own[0], observation)
+        action, state = self.act(observation, state, episode_start, deterministic)
+        return (action + self._action_start if self._action_start else action), state
+
+    def act(
+        self,
+        observation: NDArray[Any],
+        state: NDArray[Any] | None = None,
+        episode_start: NDArray[np.bool_] | bool | None = None,
+        deterministic: bool = True,
+    ) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """``predict`` for what ``make_env`` gives: flat observations, actions numbered from zero."""
         obs = self.checked(observation)
         batch = obs.reshape(-1, self.obs_dim)
         if not deterministic and self.config.algo == "sac" and not isinstance(self.network, Converted):
@@ -174,14 +239,18 @@ def _read(run_dir: Path | str) -> tuple[TrainConfig, dict[str, Any] | None]:
     try:
         data = json.loads(path.read_bytes())
         conversion = data.pop("conversion", None) if isinstance(data, dict) else None
-        return TrainConfig.from_json(data).checked(), conversion
+        config = TrainConfig.from_json(data).checked()
+        Vouched(Path(run_dir)).check("config.json")
+        return config, conversion
     except FileNotFoundError:
         raise ValueError(f"{run_dir} is not a run directory: it has no config.json") from None
     except NotADirectoryError:
         raise ValueError(f"{run_dir} is not a run directory: it is a file") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror})") from error
-    except (ValueError, TypeError) as error:
+    except Mismatch:
+        raise
+    except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
 
 
@@ -197,19 +266,39 @@ def _simulation(record: Any, path: Path) -> Simulation:
     return Simulation(**values)
 
 
-def load(run_dir: Path | str) -> Policy:
-    """The policy of a run as of its last checkpoint, or a converted one. Nothing in the directory is executed."""
+def spaces_of_run(run_dir: Path | str, config: TrainConfig, trust: Trust = False) -> tuple[Spaces, OwnSpaces]:
+    """From the run's own file; a run of an earlier version has none, and then its environment is asked."""
+    own = read_spaces(Path(run_dir))
+    if own is None:
+        env = env_of(config, trust)
+        own = own_spaces(env)
+        env.close()
+    return spaces_from(*own, config.env_id), own
+
+
+def load(run_dir: Path | str, which: Which = "last", *, trust: Trust = False) -> Policy:
+    """The policy of a run as of its last checkpoint, or that of its best evaluation, or a converted one. Nothing in the
+    directory is executed.
+
+    ``trust``: where the environment is made (to evaluate, say), import the modules that the run's configuration names,
+    all of them or those listed.
+    """
     config, conversion = _read(run_dir)
-    path = Path(run_dir) / NAME
     command = "train" if conversion is None else "convert"
     remedy = f"running the same carebn {command} command again restores it"
-    env = make_env(config.env_id, config.import_modules)
-    spaces = spaces_of(env, config.env_id)
-    env.close()
+    path = Path(run_dir) / NAME
+    if which == "best":
+        if conversion is not None:
+            raise ValueError(f"{run_dir} holds a converted policy, of which there is one alone; leave out --which best")
+        read_best(Path(run_dir))
+        path = Path(run_dir) / BEST
+    elif which != "last":
+        raise ValueError(f"which is best or last, got {which!r}")
+    spaces, own = spaces_of_run(run_dir, config, trust)
     network = make_policy(config, spaces)
     if conversion is not None:
         network = shaped_like(network, _simulation(conversion, Path(run_dir) / "config.json"))
-    tensors = read_policy(Path(run_dir), remedy)
+    tensors = read_policy(Path(run_dir), remedy, path.name)
     spread = {name: tensors.pop(name) for name in list(tensors) if name.startswith("log_std.")}
     log_std = None
     try:
@@ -222,4 +311,4 @@ def load(run_dir: Path | str) -> Policy:
         raise ValueError(f"{path} does not hold this run's policy: {reason}; {remedy}") from error
     if not all(torch.isfinite(tensor).all() for tensor in (*network.state_dict().values(), *spread.values())):
         raise ValueError(f"{path} holds NaN or infinity")
-    return Policy(network, config, spaces.obs_dim, spaces.obs_dtype, log_std)
+    return Policy(network, config, spaces.obs_dim, spaces.obs_dtype, log_std, own, trust)

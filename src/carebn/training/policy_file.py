@@ -30,14 +30,18 @@ def digest(tensors: dict[str, Tensor]) -> str:
     return sha.hexdigest()
 
 
-def write_policy(directory: Path, tensors: dict[str, Tensor]) -> None:
+def policy_bytes(tensors: dict[str, Tensor]) -> bytes:
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomically(directory / NAME, safetensors.torch.save(whole, metadata={CHECKSUM: digest(whole)}))
+    return safetensors.torch.save(whole, metadata={CHECKSUM: digest(whole)})
 
 
-def read_policy(directory: Path, remedy: str) -> dict[str, Tensor]:
+def write_policy(directory: Path, tensors: dict[str, Tensor]) -> None:
+    write_atomically(directory / NAME, policy_bytes(tensors))
+
+
+def read_policy(directory: Path, remedy: str, name: str = NAME) -> dict[str, Tensor]:
     """The tensors, as they were written; ``remedy`` is what to do if they are not."""
-    path = directory / NAME
+    path = directory / name
     try:
         with safe_open(path, framework="pt") as file:
             expected = (file.metadata() or {}).get(CHECKSUM)

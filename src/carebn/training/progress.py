@@ -76,5 +76,11 @@ class ProgressDisplay:
             return "not evaluated yet"
         return f"newest return {self.newest:.1f}, best {self.best:.1f}"
 
+    def warn(self, text: str) -> None:
+        """Also in a quiet run: it is not about progress."""
+        with_bar = self._live is not None
+        console = self.console if with_bar else Console(stderr=True)
+        console.print(f"warning: {text}", highlight=False, soft_wrap=True, markup=False)
+
     def say(self, text: str) -> None:
         self.console.print(text, highlight=False, soft_wrap=True)  # one sentence, one line

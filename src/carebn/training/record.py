@@ -1,7 +1,9 @@
 """What a run writes down as it goes: metrics (deterministic) and timing (not), one JSON object per line."""
 
+import hashlib
 import json
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from carebn.training.files import flush_directory
+from carebn.training.files import flush_directory, sha256
 
 Row = dict[str, Any]
 
@@ -19,26 +21,41 @@ class LineFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._sha = hashlib.sha256(path.read_bytes() if path.exists() else b"")
         self._file = open(path, "ab")  # noqa: SIM115  # open for the whole run
 
     def write(self, row: Row) -> None:
-        self._file.write((json.dumps(row) + "\n").encode())
+        line = (json.dumps(row) + "\n").encode()
+        self._file.write(line)
         self._file.flush()  # a reader sees it at once
+        self._sha.update(line)
 
-    def secure(self) -> int:
-        """Everything to disk; returns the length in bytes."""
+    def secure(self) -> tuple[int, str]:
+        """Everything to disk; returns the length in bytes and the checksum."""
         self._file.flush()
         os.fsync(self._file.fileno())
-        return self._file.tell()
+        return self._file.tell(), self._sha.hexdigest()
+
+    def until(self, length: int) -> tuple[int, str]:
+        """Length and checksum of the beginning."""
+        if self.path.stat().st_size < length:
+            raise ValueError(f"{self.path} is shorter than its checkpoint says: it was cut or replaced")
+        return length, sha256(self.path.read_bytes()[:length])
 
     def cut_back(self, length: int) -> None:
         if self.path.stat().st_size < length:
             raise ValueError(f"{self.path} is shorter than its checkpoint says: it was cut or replaced")
         self._file.truncate(length)
         self._file.seek(length)
+        self._sha = hashlib.sha256(self.path.read_bytes())
 
     def close(self) -> None:
         self._file.close()
+
+
+def with_checksum(row: Row) -> Row:
+    """Of a line that nothing else vouches for."""
+    return row | {"crc32": zlib.crc32(json.dumps(row)[:-1].encode())}
 
 
 def read_rows(path: Path) -> list[Row]:

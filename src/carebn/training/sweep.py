@@ -9,7 +9,6 @@ from rich.table import Table
 
 from carebn.network.conversion import Conversion
 from carebn.network.converted import Converted, Simulation
-from carebn.training.environment import make_env
 from carebn.training.evaluation import Evaluation, play
 from carebn.training.files import as_json, write_atomically
 from carebn.training.policy import Policy, load
@@ -38,11 +37,11 @@ def sweep(
     """The same episodes for the ANN and for each number of steps. ``policy`` is run as it was afterwards."""
     network, config = policy.network, policy.config
     assert isinstance(network, Converted)
-    envs = [make_env(config.env_id, config.import_modules) for _ in range(episodes)]
+    envs = [policy.make_env() for _ in range(episodes)]
 
     def score(player: Policy) -> Evaluation:
         seeds = range(FIRST_SEED, FIRST_SEED + episodes)
-        return play(player.predict, envs, seeds, config.env_id, max_steps or config.eval_max_steps)
+        return play(player.act, envs, seeds, config.env_id, max_steps or config.eval_max_steps)
 
     before, results = network.simulation, []
     try:

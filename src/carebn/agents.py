@@ -1,0 +1,158 @@
+"""Agents for notebooks, in the manner of Stable-Baselines3: ``TD3("Hopper-v4").learn(20_000).predict(obs)``.
+
+An agent is a run directory and what can be done with it. Learning again goes on where it stopped; the directory ends as
+if all steps had been asked for at once, also when the process was killed on the way.
+"""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from carebn.api import AnyEnv, RunResult, carry_out, configured, read_result
+from carebn.training.callbacks import Callback
+from carebn.training.checkpoint import CheckpointStore
+from carebn.training.config import TrainConfig
+from carebn.training.environment import Env
+from carebn.training.evaluation import Evaluation
+from carebn.training.files import flush_directory
+from carebn.training.identity import check_same, default_directory, stored
+from carebn.training.lock import LOCK_FILE, lock
+from carebn.training.policy import Policy, read_config
+from carebn.training.worlds import MakeEnv, Trust, ask, by_id, given_env
+
+
+class Agent:
+    """``Agent(env, method, run_dir, **options)``: options as for ``carebn.train``."""
+
+    algo: ClassVar[Literal["td3", "ddpg", "sac", "dqn"]]
+
+    def __init__(self, env: AnyEnv, method: str = "care-bn", run_dir: Path | str | None = None, **options: Any) -> None:
+        for name in ("algo", "total_timesteps"):
+            if name in options:
+                hint = "the class says it" if name == "algo" else "learn(total_timesteps) says it"
+                raise TypeError(f"{name} is not an option here: {hint}")
+        # Checked now; the steps are learn's to say, and what follows from them with them.
+        self._options = {"algo": self.algo, "method": method, **options}
+        self._env, self._directory = env, None if run_dir is None else Path(run_dir)
+        self._config: TrainConfig | None = None  # as the run was begun
+        self._make: MakeEnv | None = None
+        self._learnt = 0
+        self._result: RunResult | None = None
+        self._policy: Policy | None = None
+        configured(env, self._options, run_dir)
+
+    def learn(self, total_timesteps: int, callback: Callback | None = None) -> Self:
+        """So many steps, or so many more. A new object with the same options finds the run that is there already."""
+        if total_timesteps < 1:
+            raise ValueError(f"total_timesteps must be at least 1, got {total_timesteps}")
+        target = self._learnt + int(total_timesteps)
+        if self._config is None:
+            options = {**self._options, "total_timesteps": target}
+            config, self._make = configured(self._env, options, self._directory)
+            self._directory = self._directory if self._directory is not None else default_directory(config)
+        else:
+            config = self._config
+        assert self._directory is not None
+        config = replace(config, total_timesteps=target, run_dir=self._directory)
+        there = stored(self._directory)
+        newest = CheckpointStore(self._directory, config.checkpoint_interval).newest()
+        if there is not None and newest is not None and newest > target:  # by an earlier process
+            check_same(self._directory, there, config)
+            self._result = read_result(self._directory, there, newest, None, self._make)
+        else:
+            self._result = carry_out(config, self._make, callback)
+        self._config, self._policy = config, None
+        self._learnt = min(target, self._result.step)
+        return self
+
+    @property
+    def result(self) -> RunResult:
+        """The run so far: learning curve, best and last return, directory."""
+        if self._result is None:
+            raise ValueError("there is nothing yet: call learn(total_timesteps) first")
+        return self._result
+
+    @property
+    def policy(self) -> Policy:
+        if self._policy is None:
+            self._policy = self.result.policy()
+        return self._policy
+
+    def predict(
+        self,
+        observation: Any,
+        state: NDArray[Any] | None = None,
+        episode_start: NDArray[np.bool_] | bool | None = None,
+        deterministic: bool = True,
+    ) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Action and state, as in Stable-Baselines3."""
+        return self.policy.predict(observation, state, episode_start, deterministic)
+
+    def evaluate(self, episodes: int = 10, seed: int = 1_000_000) -> Evaluation:
+        return self.policy.evaluate(episodes, seed)
+
+    def save(self, directory: Path | str) -> Path:
+        """A copy of the run, replay and checkpoints included, from which ``load`` goes on; an earlier one is replaced.
+
+        The run itself stays where it is (``result.path``).
+        """
+        source, target = self.result.path, Path(directory)
+        if target.resolve() == source.resolve():
+            return target
+        there = stored(target)  # what is no run is refused
+        if there is not None:
+            check_same(target, there, self.result.config)
+        hidden = target.with_name(f".{target.name}.part")
+        shutil.rmtree(hidden, ignore_errors=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with lock(source):
+            shutil.copytree(source, hidden, ignore=shutil.ignore_patterns(LOCK_FILE, ".*.part"))
+        shutil.rmtree(target, ignore_errors=True)
+        hidden.rename(target)
+        flush_directory(target.parent)
+        return target
+
+    @classmethod
+    def load(
+        cls, directory: Path | str, env: Env | MakeEnv | None = None, trust: Trust = False, quiet: bool = False
+    ) -> Self:
+        """The agent of a run directory, of this class or of ``carebn train``; ``learn`` goes on with it there.
+
+        ``env``: the environment, if it was given as an object. ``trust``: import what the run's configuration names.
+        """
+        path = Path(directory)
+        config = replace(read_config(path), run_dir=path, quiet=quiet)
+        if config.algo != cls.algo:
+            raise ValueError(f"{path} was trained by {config.algo}, not by {cls.algo}")
+        newest = CheckpointStore(path, config.checkpoint_interval).newest()
+        if newest is None:
+            raise ValueError(f"{path} has no checkpoint yet")
+        agent = cls.__new__(cls)
+        agent._env, agent._directory, agent._options = config.env_id, path, {}
+        agent._config, agent._learnt, agent._policy = config, newest, None
+        agent._make = None if env is None or (isinstance(env, gym.Env) and by_id(env)) else given_env(env)
+        if agent._make is None and trust is not True:
+            ask(config, trust)
+        agent._result = read_result(path, config, newest, None, agent._make)
+        return agent
+
+
+class TD3(Agent):
+    algo = "td3"
+
+
+class DDPG(Agent):
+    algo = "ddpg"
+
+
+class SAC(Agent):
+    algo = "sac"
+
+
+class DQN(Agent):
+    algo = "dqn"

@@ -1,0 +1,280 @@
+"""The parts of the C file: constants, encoder, layers, read-out."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carebn.deploy.folded import Folded, Layer, Readout
+
+REFUSED = -1  # is returned for an observation with NaN or infinity
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How numbers are written in C."""
+
+    real: str  # the type of every number that is not a spike; the file calls it "real"
+    suffix: str  # of its literals and of libm's functions
+    dtype: type[np.floating[Any]]
+    whole: bool = False  # whether weights are integers with a factor for each neuron
+
+    def number(self, value: Any) -> str:
+        text = str(self.dtype(value))
+        return (text if set(text) & set(".e") else text + ".0") + self.suffix
+
+    def array(self, name: str, values: NDArray[Any], kind: str | None = None) -> str:
+        """The definition of a constant array."""
+        shape = "".join(f"[{n}]" for n in values.shape)
+        return f"static const {kind or 'real'} {name}{shape} = {self._braces(values)};\n"
+
+    def _braces(self, values: NDArray[Any]) -> str:
+        if values.ndim > 1:
+            return "{\n" + ",\n".join(self._braces(v) for v in values) + "}"
+        write = str if values.dtype.kind == "i" else self.number
+        return "{" + ", ".join(map(write, values)) + "}"
+
+
+DIALECTS = {
+    "float32": Dialect("float", "f", np.float32),
+    "float64": Dialect("double", "", np.float64),
+    "int8": Dialect("float", "f", np.float32, whole=True),
+    "int16": Dialect("float", "f", np.float32, whole=True),
+}
+
+
+def encoder_code(network: Folded, d: Dialect) -> str:
+    encoder = network.encoder
+    x = "(real)observation[i]"
+    arrays = ""
+    if encoder.offset.any():
+        arrays += d.array("offset", encoder.offset)
+        x = f"({x} - offset[i])"
+    if (encoder.divisor != 1).any():
+        arrays += d.array("divisor", encoder.divisor)
+        x = f"{x} / divisor[i]"
+    lines = [f"real x = {x};"]
+    if encoder.squash == "tanh":
+        lines.append(f"x = tanh{d.suffix}(x);")
+    elif encoder.squash == "clip":
+        limit = d.number(encoder.limit)
+        lines.append(f"x = x > {limit} ? {limit} : x < -{limit} ? -{limit} : x;")
+    out = f"real out[{encoder.outputs}]"
+    if encoder.coding == "direct":
+        lines.append("out[i] = x;")
+    else:
+        population = encoder.mean.shape[1]
+        arrays += d.array("field_mean", encoder.mean) + d.array("field_precision", encoder.precision)
+        lines += [
+            f"for (int j = 0; j < {population}; j++) {{",
+            "    real u = (x - field_mean[i][j]) * field_precision[i][j];",
+            f"    real a = exp{d.suffix}(-(u * u * {d.number(0.5)}));",
+        ]
+        if encoder.coding == "analogue":
+            lines += [f"    out[i * {population} + j] = a;", "}"]
+        else:
+            out = f"uint8_t out[STEPS][{encoder.outputs}]"
+            lines += [
+                f"    real v = {d.number(0)};",
+                "    for (int t = 0; t < STEPS; t++) {",
+                "        v += a;",
+                f"        uint8_t fired = v > {d.number(encoder.threshold)};",
+                f"        out[t][i * {population} + j] = fired;",
+                f"        if (fired) v -= {d.number(encoder.subtract)};",
+                "    }",
+                "}",
+            ]
+    kind = "uint8_t" if encoder.byte_observations else "float"
+    body = "\n".join("        " + line for line in lines)
+    return (
+        f"{arrays}\nstatic void encode(const {kind} *observation, {out})\n{{\n"
+        f"    for (int i = 0; i < {encoder.obs_dim}; i++) {{\n{body}\n    }}\n}}\n\n"
+    )
+
+
+def layer_code(i: int, layer: Layer, d: Dialect, real_input: bool) -> str:
+    """Products, then neurons: ``in`` is [STEPS][inputs] spikes, or [inputs] numbers that are the same at every step."""
+    relu = layer.neuron.kind == "relu"
+    inputs, outputs = layer.inputs, layer.outputs
+    factor = layer.scale
+    arrays = ""
+    if d.whole:
+        assert layer.integers is not None
+        levels, worth = layer.integers.levels, layer.integers.factor
+        factor = worth[None] if factor is None else factor * worth
+        arrays += d.array(f"weight_{i}", levels, f"{levels.dtype}_t")
+    else:
+        arrays += d.array(f"weight_{i}", layer.weight)
+    arrays += d.array(f"bias_{i}", layer.bias)
+    current = "sum[f]"
+    if factor is not None:
+        arrays += d.array(f"factor_{i}", factor)
+        current = f"(real){current}" if d.whole and not real_input else current
+        current += f" * factor_{i}[{'t' if len(factor) > 1 else 0}][f]"
+    current += f" + bias_{i}[{'t' if len(layer.bias) > 1 else 0}][f]"
+    total = "int32_t" if d.whole and not real_input else "real"
+    state = _STATES[layer.neuron.kind]
+    source = f"const real in[{inputs}]" if real_input else f"const uint8_t in[STEPS][{inputs}]"
+    target = f"real out[{outputs}]" if relu else f"uint8_t out[STEPS][{outputs}]"
+    start = d.number(layer.neuron.constants.get("v_start", 0))
+    clear = "".join(f"    for (int f = 0; f < {outputs}; f++) {name}[f] = {start};\n" for name in state)
+    memory = f"    static {total} sum[{outputs}];\n" + "".join(
+        f"    static real {name}[{outputs}];\n" for name in state
+    )
+    row = f"for (int f = 0; f < {outputs}; f++) sum[f] += {'in[j] * ' if real_input else ''}weight_{i}[j][f];"
+    product = (
+        f"for (int f = 0; f < {outputs}; f++) sum[f] = 0;\n"
+        f"for (int j = 0; j < {inputs}; j++)\n"
+        f"    if ({'in[j] != 0' if real_input else 'in[t][j]'})\n"
+        f"        {row}\n"
+    )
+    neurons = (
+        f"for (int f = 0; f < {outputs}; f++) {{\n    real current = {current};\n"
+        + _indent(_NEURONS[layer.neuron.kind](layer, d), 1)
+        + "}\n"
+    )
+    if relu:
+        body = _indent(product + neurons, 1)
+    elif real_input:
+        body = _indent(product, 1) + "    for (int t = 0; t < STEPS; t++) {\n" + _indent(neurons, 2) + "    }\n"
+    else:
+        body = "    for (int t = 0; t < STEPS; t++) {\n" + _indent(product + neurons, 2) + "    }\n"
+    return f"{arrays}\nstatic void layer_{i}({source}, {target})\n{{\n{memory}{clear}{body}}}\n\n"
+
+
+def _lif(layer: Layer, d: Dialect) -> str:
+    neuron = layer.neuron
+    return f"""real h = {d.number(neuron["decay"])} * v[f] + current;
+out[t][f] = h > {d.number(neuron["v_threshold"])};
+v[f] = out[t][f] ? {d.number(0)} : h;
+"""
+
+
+def _clif(layer: Layer, d: Dialect) -> str:
+    neuron = layer.neuron
+    return f"""c[f] = {d.number(neuron["current_decay"])} * c[f] + current;
+real h = {d.number(neuron["decay"])} * v[f] + c[f];
+out[t][f] = h > {d.number(neuron["v_threshold"])};
+v[f] = out[t][f] ? {d.number(0)} : h;
+"""
+
+
+def _dn(layer: Layer, d: Dialect) -> str:
+    p = {name: d.number(value) for name, value in layer.neuron.constants.items()}
+    return f"""c[f] = {p["current_decay"]} * c[f] + current;
+if (v[f] > {p["v_threshold"]}) {{
+    v[f] = {p["theta_r"]};
+    u[f] += {p["theta_s"]};
+}}
+real change = v[f] * v[f] - v[f] - u[f] + c[f];
+u[f] += {p["theta_v"]} * v[f] - {p["theta_u"]} * u[f];
+v[f] += change;
+out[t][f] = v[f] > {p["v_threshold"]};
+"""
+
+
+def _integrate_and_fire(layer: Layer, d: Dialect) -> str:
+    threshold = d.number(layer.neuron["v_threshold"])
+    return f"""v[f] += current;
+out[t][f] = v[f] > {threshold};
+if (out[t][f]) v[f] -= {threshold};
+"""
+
+
+def _relu(layer: Layer, d: Dialect) -> str:
+    return f"out[f] = current > {d.number(0)} ? current : {d.number(0)};\n"
+
+
+_NEURONS = {"lif": _lif, "clif": _clif, "dn": _dn, "if": _integrate_and_fire, "relu": _relu}
+_STATES: dict[str, tuple[str, ...]] = {
+    "lif": ("v",), "clif": ("c", "v"), "dn": ("c", "v", "u"), "if": ("v",), "relu": (),
+}  # fmt: skip
+
+
+def _sum(readout: Readout, d: Dialect, spikes: str, result: str) -> list[str]:
+    values = readout.values
+    return [
+        f"for (int o = 0; o < {values}; o++) {result}[o] = readout_bias[o];",
+        f"for (int f = 0; f < {len(readout.weight)}; f++) {{",
+        f"    real total = {d.number(0)};",
+        f"    for (int t = 0; t < STEPS; t++) total += readout_share[t] * {spikes};",
+        f"    if (total != 0) for (int o = 0; o < {values}; o++) {result}[o] += total * readout_weight[f][o];",
+        "}",
+    ]
+
+
+def _furthest(readout: Readout, d: Dialect, spikes: str, result: str) -> list[str]:
+    values = readout.values
+    return [
+        f"real potential[{values}];",
+        f"for (int o = 0; o < {values}; o++) potential[o] = {result}[o] = {d.number(0)};",
+        "for (int t = 0; t < STEPS; t++) {",
+        f"    for (int o = 0; o < {values}; o++) potential[o] += readout_bias[o];",
+        f"    for (int f = 0; f < {len(readout.weight)}; f++)",
+        f"        if ({spikes} != 0)",
+        f"            for (int o = 0; o < {values}; o++) potential[o] += {spikes} * readout_weight[f][o];",
+        f"    for (int o = 0; o < {values}; o++)",
+        f"        if (fabs{d.suffix}(potential[o]) > fabs{d.suffix}({result}[o])) {result}[o] = potential[o];",
+        "}",
+    ]
+
+
+_READOUTS = {"sum": _sum, "furthest": _furthest}
+
+
+def _finite(size: int) -> list[str]:
+    """By its bits: compiled with -ffast-math, isfinite() is always true."""
+    return [
+        f"for (int i = 0; i < {size}; i++) {{",
+        "    union { float number; uint32_t bits; } seen;",
+        "    seen.number = observation[i];",
+        f"    if ((seen.bits & 0x7f800000u) == 0x7f800000u) return {REFUSED};",
+        "}",
+    ]
+
+
+def policy_code(network: Folded, d: Dialect, declaration: str) -> str:
+    encoder, readout, spiking = network.encoder, network.readout, network.spiking
+    values = readout.values
+    arrays = d.array("readout_weight", readout.weight) + d.array("readout_bias", readout.bias)
+    result = "values" if network.bounds is None else "action"
+    buffers, calls = [], []
+    kind = "uint8_t {}[STEPS][{}]" if encoder.coding == "spikes" else "real {}[{}]"
+    buffers.append(kind.format("signal_0", encoder.outputs))
+    for i, layer in enumerate(network.layers, 1):
+        kind = "uint8_t {}[STEPS][{}]" if spiking else "real {}[{}]"
+        buffers.append(kind.format(f"signal_{i}", layer.outputs))
+        # C has no implicit conversion from an array of arrays to one of constant arrays
+        cast = f"(const uint8_t (*)[{layer.inputs}])" if spiking and not (i == 1 and encoder.coding != "spikes") else ""
+        calls.append(f"layer_{i}({cast}signal_{i - 1}, signal_{i});")
+    spikes = f"signal_{len(network.layers)}" + ("[t][f]" if spiking else "[f]")
+    if readout.kind == "sum":
+        arrays += d.array("readout_share", readout.share)
+    lines = [
+        *(f"static {buffer};" for buffer in buffers),
+        *([] if encoder.byte_observations else _finite(encoder.obs_dim)),
+        "encode(observation, signal_0);",
+        *calls,
+        *_READOUTS[readout.kind](readout, d, spikes, result),
+    ]
+    if network.bounds is None:
+        lines += [
+            "int best = 0;",
+            f"for (int o = 1; o < {values}; o++) if (values[o] > values[best]) best = o;",
+            "return best;",
+        ]
+    else:
+        arrays += "".join(d.array(name, bound) for name, bound in vars(network.bounds).items())
+        lines += [
+            f"for (int o = 0; o < {values}; o++) {{",
+            f"    real a = middle[o] + reach[o] * tanh{d.suffix}(action[o]);",
+            "    action[o] = a < low[o] ? low[o] : a > high[o] ? high[o] : a;",
+            "}",
+            "return 0;",
+        ]
+    return f"{arrays}\n{declaration}\n{{\n" + _indent("\n".join(lines) + "\n", 1) + "}\n"
+
+
+def _indent(text: str, levels: int) -> str:
+    return "".join("    " * levels + line + "\n" for line in text.splitlines())

@@ -1,0 +1,174 @@
+"""What a run has written down is under a checksum: what does not match is named, and not counted."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_command_line import assert_one_sentence, carebn  # noqa: F401  # a fixture
+from test_extension import config, contents, make_older
+
+from carebn.checksums import Mismatch, read_sealed, sealed
+from carebn.commands.train import run as train
+from carebn.study.runs import DamagedRun, read_run
+from carebn.training import Run
+from carebn.training.checkpoint import Damaged
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("checksums") / "run"
+    Run(config("measured", directory, 60)).train()
+    return directory
+
+
+@pytest.fixture
+def finished(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "run"))
+
+
+def change_a_digit(path: Path, after: str) -> None:
+    text = path.read_text()
+    place = next(i for i in range(text.index(after) + len(after), len(text)) if text[i].isdigit())
+    path.write_text(text[:place] + str((int(text[place]) + 1) % 10) + text[place + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("name", "after"),
+    [
+        ("config.json", '"total_timesteps"'),
+        ("versions.json", '"torch"'),
+        ("command.txt", "--seed"),
+        ("metrics.jsonl", '"eval/mean_return"'),
+        ("measure-wasserstein.jsonl", '"before"'),
+        ("timing.jsonl", '"time/elapsed"'),
+        ("checksums.json", '"bytes"'),
+    ],
+)
+def test_a_report_names_what_was_changed(finished: Path, name: str, after: str) -> None:
+    change_a_digit(finished / name, after)
+    with pytest.raises(DamagedRun, match=name) as error:
+        read_run(finished, measures=True)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["versions.json", "metrics.jsonl", "measure-wasserstein.jsonl", "policy.safetensors"])
+def test_a_report_names_what_is_missing(finished: Path, name: str) -> None:
+    (finished / name).unlink()
+    with pytest.raises(DamagedRun, match=f"{name} is missing"):
+        read_run(finished, measures=True)
+
+
+def test_lines_of_timing_cannot_get_lost(finished: Path) -> None:
+    path = finished / "timing.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    with pytest.raises(DamagedRun, match=r"timing\.jsonl is damaged"):
+        read_run(finished)
+    path.unlink()  # as it says
+    assert read_run(finished).seconds == 0
+
+
+def test_only_what_is_vouched_for_is_shown(finished: Path) -> None:
+    with open(finished / "metrics.jsonl", "a") as file:
+        file.write('{"step": 80, "eval/mean_return": 1e9, "eval/std_return": 0.0, "returns": [], "lengths": []}\n')
+    assert read_run(finished).steps == [20, 40, 60]
+
+
+def test_metrics_that_were_changed_are_repeated_or_refused(finished: Path) -> None:
+    before = contents(finished)
+    text = (finished / "metrics.jsonl").read_text()
+    lines = text.splitlines(keepends=True)
+    (finished / "metrics.jsonl").write_text("".join(lines[:-1]) + lines[-1].replace("eval/", "evil/"))
+    run = Run(config("measured", finished, 60))
+    run.train()
+    assert "metrics.jsonl does not match its checksum; falling back to the one before" in run.warnings[0]
+    assert contents(finished) == before
+    (finished / "metrics.jsonl").write_text("x" + text)
+    with pytest.raises(Damaged, match=r"no checkpoint of this run is whole \(.*metrics\.jsonl does not match"):
+        Run(config("measured", finished, 60)).train()
+
+
+@pytest.mark.parametrize("name", ["config.json", "versions.json", "measure-wasserstein.jsonl"])
+def test_a_run_does_not_go_on_with_what_was_changed(finished: Path, name: str) -> None:
+    change_a_digit(finished / name, '"log_interval"' if name == "config.json" else ": ")
+    with pytest.raises(Mismatch, match=f"{name} does not match its checksum"):
+        Run(config("measured", finished, 60, log_interval=8 if name == "config.json" else 7)).train()
+
+
+def test_a_policy_is_not_opened_with_another_configuration(finished: Path, carebn: Any) -> None:  # noqa: F811
+    change_a_digit(finished / "config.json", '"time_steps"')
+    for words in (["evaluate"], ["export", "--to", "numpy", "--out", "x.npz"], ["convert"]):
+        result = carebn(words[0], str(finished), *words[1:])
+        assert_one_sentence(result)
+        assert "config.json does not match its checksum" in result.err
+
+
+def test_a_run_of_an_earlier_version_opens(finished: Path, carebn: Any) -> None:  # noqa: F811
+    expected = read_run(finished, measures=True)
+    make_older(finished)
+    assert read_run(finished, measures=True) == expected
+    assert carebn("evaluate", str(finished), "--episodes", "1").code == 0
+    assert not Run(config("measured", finished, 60)).train()
+    assert (finished / "checksums.json").exists()  # from now on
+
+
+def test_a_damaged_older_checkpoint_is_noticed_at_once(finished: Path, carebn: Any) -> None:  # noqa: F811
+    path = finished / "checkpoint" / "000000045" / "agent.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    said = carebn("train", "--run-dir", str(finished), "--quiet")
+    assert said.code == 0
+    assert said.err.count("\n") == 1
+    assert "the checkpoint at step 45, kept in case the newest is lost, is damaged" in said.err
+
+
+def test_and_while_training(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    class Damaging(Run):
+        def _one_step(self) -> None:
+            if self.step == 20:
+                path = self.directory / "checkpoint" / "000000015" / "agent.safetensors"
+                path.write_bytes(path.read_bytes()[:-1] + b"x")
+            super()._one_step()
+
+    Damaging(config("td3", tmp_path, 35)).train()
+    assert capfd.readouterr().err.count("the checkpoint at step 15, kept in case the newest is lost, is damaged") == 1
+
+
+def test_sealed_files(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(sealed({"a": [1, 2.5], "b": None}))
+    assert read_sealed(path) == {"a": [1, 2.5], "b": None}
+    path.write_bytes(path.read_bytes().replace(b"2.5", b"2.6"))
+    with pytest.raises(Mismatch, match="does not match its checksum"):
+        read_sealed(path)
+    for shape in (b"", b"[]", b"7", b"[" * 100_000, b"\xff"):
+        path.write_bytes(shape)
+        with pytest.raises(ValueError, match="is damaged") as error:
+            read_sealed(path)
+        assert "\n" not in str(error.value)
+    path.write_text(json.dumps({"a": 1}))
+    assert read_sealed(path) == {"a": 1}  # an earlier version's
+
+
+@pytest.mark.parametrize("left", [".policy.safetensors.part", "policy.safetensors"])
+def test_what_a_crash_leaves_of_a_converted_policy(left: str, tmp_path: Path) -> None:
+    """Also one of an earlier version, which filled the directory under its own name."""
+    train(config("converted", tmp_path, 45))
+    before = contents(tmp_path)
+    [converted] = tmp_path.glob("converted-*")
+    shutil.rmtree(converted)
+    converted.mkdir()
+    (converted / left).write_bytes(b"half")
+    train(config("converted", tmp_path, 45))
+    assert contents(tmp_path) == before
+
+
+def test_the_score_of_a_converted_policy_is_sealed(tmp_path: Path) -> None:
+    train(config("converted", tmp_path, 45))
+    [path] = tmp_path.glob("converted-*/evaluation.json")
+    change_a_digit(path, '"mean_return"')
+    with pytest.raises(DamagedRun, match=r"evaluation\.json is damaged"):
+        read_run(tmp_path)
+    path.unlink()
+    with pytest.raises(DamagedRun, match=r"evaluation\.json is missing"):
+        read_run(tmp_path)
