@@ -9,7 +9,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, field, fields, make_dataclass
+from dataclasses import MISSING, Field, field, fields, is_dataclass, make_dataclass
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -19,8 +19,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import tyro
 
 WORDS = {int: "INT", float: "FLOAT", str: "STR", Path: "PATH"}
-OPEN = (None, (), "default")
-POSITIONAL = get_args(tyro.conf.Positional[int])[1]
+OPEN: tuple[Any, ...] = (None, (), {}, "default")
+POSITIONAL, REPEATED = (get_args(kind[int])[1] for kind in (tyro.conf.Positional, tyro.conf.UseAppendAction))
 DEFAULT = re.compile(r"\s*Default: (?P<text>.*)\.$", re.DOTALL)
 
 Groups = Mapping[str, Sequence[str]]
@@ -55,7 +55,7 @@ Option = tuple[str, Any, Any]  # name, type, field
 
 
 def _dataclass(config: type, options: Mapping[str, Option]) -> type:
-    return make_dataclass(config.__name__, options.values(), namespace={"__doc__": config.__doc__})
+    return make_dataclass(config.__name__, options.values(), namespace={"__doc__": config.__doc__}, kw_only=True)
 
 
 def _grouped(config: type, options: Mapping[str, Option], groups: Groups) -> type:
@@ -68,14 +68,14 @@ def _grouped(config: type, options: Mapping[str, Option], groups: Groups) -> typ
         members[title].append(option)
     parts = []
     for i, (title, inside) in enumerate(members.items()):
-        part = make_dataclass(f"Part{i}", inside, namespace={"__doc__": ""})
+        part = make_dataclass(f"Part{i}", inside, namespace={"__doc__": ""}, kw_only=True)
         parts.append((f"part{i}", Annotated[part, tyro.conf.arg(name=title)], field(default_factory=part)))
-    return make_dataclass(config.__name__, parts, namespace={"__doc__": config.__doc__})
+    return make_dataclass(config.__name__, parts, namespace={"__doc__": config.__doc__}, kw_only=True)
 
 
 def _option(field_: "Field[Any]", hint: Any, doc: str, defaults: Mapping[str, str]) -> Option:
     """One option; names, words and positions that it already has are kept."""
-    default = field_.default
+    default = field_.default if field_.default_factory is MISSING else field_.default_factory()
     said = DEFAULT.search(doc)
     about: str | None = None
     if field_.name in defaults:
@@ -104,7 +104,10 @@ def _metavar(hint: Any) -> str:
     """Without None and "default", which stand for leaving the option out; empty: as it is."""
     kind, parts = get_origin(hint), get_args(hint)
     if kind is Annotated:
-        return "" if any(getattr(note, "metavar", None) for note in parts[1:]) else _metavar(parts[0])
+        if any(getattr(note, "metavar", None) for note in parts[1:]):
+            return ""
+        metavar = _metavar(parts[0])
+        return metavar.removesuffix(" ...") if REPEATED in parts else metavar
     if kind in (Union, UnionType) and NoneType in parts:
         (inner,) = (part for part in parts if part is not NoneType)
         inner = get_args(inner)[0] if get_origin(inner) is Annotated else inner

@@ -123,6 +123,7 @@ def test_a_signal_in_its_evaluation(tmp_path: Path, undisturbed: Path) -> None:
     wait_until(working.exists, process)
     process.send_signal(signal.SIGTERM)
     assert process.stderr is not None
+    assert "max_episode_steps" in process.stderr.readline()  # of the evaluation, which was made whole
     assert process.stderr.readline() == "stopping after this step, saving; again to stop without saving\n"
     process.send_signal(signal.SIGTERM)
     assert end(process) == (
@@ -148,7 +149,7 @@ def test_a_signal_in_other_commands(undisturbed: Path, words: str) -> None:
     (undisturbed / "slow").touch()
     working = undisturbed / "working"
     working.unlink(missing_ok=True)
-    process = start(undisturbed, *words.split())
+    process = start(undisturbed, *words.split(), "--trust")
     wait_until(working.exists, process)
     process.send_signal(signal.SIGINT)
     code, said = end(process)
@@ -158,7 +159,7 @@ def test_a_signal_in_other_commands(undisturbed: Path, words: str) -> None:
 
 def test_the_evaluation_of_a_policy_is_cut_and_says_so(undisturbed: Path) -> None:
     (undisturbed / "slow").unlink(missing_ok=True)
-    code, said = end(start(undisturbed, "evaluate", "run", "--episodes", "2"))
+    code, said = end(start(undisturbed, "evaluate", "run", "--episodes", "2", "--trust"))
     assert code == 0
     assert said == (
         "warning: 2 of 2 episodes of Endless-v0 had no end and were cut after 100 steps; register it with "

@@ -63,7 +63,7 @@ def killed(config: TrainConfig, at: int) -> None:
 
 
 # Ends on the grid of evaluations and checkpoints, on one of them, on neither, and before the first of both.
-@pytest.mark.parametrize("first", [60, 40, 45, 50, 12])
+@pytest.mark.parametrize("first", [60, 40, 45, 50, 22])
 @pytest.mark.parametrize("kind", ["td3", "dqn"])
 def test_more_steps(kind: str, first: int, tmp_path: Path) -> None:
     train(config(kind, tmp_path / "whole", 90))

@@ -91,6 +91,7 @@ def test_a_run_that_was_begun_with_another_warm_up_goes_on_with_it(tmp_path: Pat
     Run(TrainConfig(**SMALL, total_timesteps=270, run_dir=tmp_path)).train()
     old = json.loads((tmp_path / "config.json").read_bytes()) | {"learning_starts": 25_000, "random_steps": 25_000}
     (tmp_path / "config.json").write_text(json.dumps(old))
+    (tmp_path / "checksums.json").unlink(missing_ok=True)  # which such a run does not have
     again = Run(TrainConfig(**SMALL, total_timesteps=270, run_dir=tmp_path))
     assert again.config.learning_starts == again.config.random_steps == 25_000
     assert not again.train()  # it is complete

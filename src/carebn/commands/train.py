@@ -24,7 +24,16 @@ GROUPS = {
     "encoder": ("coding", "observation"),
     "normaliser": ("norm_momentum", "norm_init", "recalibration_batches"),
     "evaluation": ("eval_interval", "measure"),
-    "files and machine": ("run_dir", "threads", "device", "checkpoint_interval", "log_interval", "track", "quiet"),
+    "files and machine": (
+        "run_dir",
+        "trust",
+        "threads",
+        "device",
+        "checkpoint_interval",
+        "log_interval",
+        "track",
+        "quiet",
+    ),
 }
 
 

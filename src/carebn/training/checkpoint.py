@@ -105,7 +105,9 @@ class CheckpointStore:
         flush_directory(hidden)
         final = self.directory / f"{step:09d}"
         if final.exists():  # saved while its evaluation was due; never half there, whatever happens now
-            os.replace(final, self.directory / f".{step:09d}.old")
+            old = self.directory / f".{step:09d}.old"
+            shutil.rmtree(old, ignore_errors=True)
+            os.replace(final, old)
         os.replace(hidden, final)
         flush_directory(self.directory)
         self.clean(warn)

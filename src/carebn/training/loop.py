@@ -448,10 +448,12 @@ class Run:
     def _checkpoint(self) -> None:
         t0 = time.monotonic()
         try:
-            now = self._snapshot()
+            now, before = self._snapshot(), self.before_the_end
+            if self.evaluation_due:
+                now.state["evaluation_due"], before = True, None  # it is what the run was before
             if self.wasserstein is not None:
                 self.wasserstein.file.secure()
-            self.store.save(self.step, now, self.replay, self.before_the_end, self._warn)
+            self.store.save(self.step, now, self.replay, before, self._warn)
             self._write_derived()
             self._vouch((now.state["metrics_bytes"], now.state["metrics_sha256"]))
         except OSError as error:
