@@ -39,7 +39,7 @@ browser-test: $(VENV)/.installed-for-tests
 	$(RUN)/python -m pytest tests/study/test_report_browser.py
 
 kill-test: $(VENV)/.installed-for-tests
-	CAREBN_KILLS=12 $(RUN)/python -m pytest tests/training/test_resume.py
+	CAREBN_KILLS=12 $(RUN)/python -m pytest tests/training/test_resume.py tests/training/test_extension.py
 	CAREBN_KILL_SHARE=1 $(RUN)/python -m pytest tests/training/test_file_operations.py -k killed
 
 damage-test: $(VENV)/.installed-for-tests

@@ -1,6 +1,7 @@
 """Run directories read back: what a real run wrote, and what damage does."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -149,6 +150,9 @@ def test_a_method_that_converts_counts_its_converted_policy_only(tmp_path):
     assert record.complete
     assert (record.steps, record.returns) == ([60], [json.loads(evaluation.read_bytes())["mean_return"]])
     evaluation.unlink()
+    with pytest.raises(DamagedRun, match=r"evaluation\.json is missing"):
+        read_run(directory)
+    shutil.rmtree(evaluation.parent)
     assert (read_run(directory).complete, read_run(directory).returns) == (False, [])
     assert read_run(directory).step == 60  # trained to the end all the same
     assert (record.step, record.best, record.converted) == (60, None, True)

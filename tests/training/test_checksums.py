@@ -167,7 +167,7 @@ def test_the_score_of_a_converted_policy_is_sealed(tmp_path: Path) -> None:
     train(config("converted", tmp_path, 45))
     [path] = tmp_path.glob("converted-*/evaluation.json")
     change_a_digit(path, '"mean_return"')
-    with pytest.raises(DamagedRun, match=r"evaluation\.json is damaged"):
+    with pytest.raises(DamagedRun, match=r"evaluation\.json does not match its checksum"):
         read_run(tmp_path)
     path.unlink()
     with pytest.raises(DamagedRun, match=r"evaluation\.json is missing"):

@@ -187,7 +187,7 @@ def test_train_then_train_again(carebn) -> None:
     for name in ("policy.safetensors", "curve.png", "config.json", "command.txt", "metrics.jsonl", "versions.json"):
         assert (run / name).stat().st_size > 0
     assert f"carebn evaluate {run}" in trained.out
-    assert "; the saved policy is the one after the last step\n" in trained.out
+    assert "; --which best takes its policy in place of the last\n" in trained.out
     again = carebn("train", "--env-id", "InvertedPendulum-v4", *TINY)
     assert again.code == 0
     assert "this run is complete" in again.out

@@ -292,7 +292,7 @@ class TrainConfig:
         hints = get_type_hints(cls)
         for name, value in values.items():
             if not _has_type(hints[name], value):
-                raise ValueError(f"option {name!r} has a value of the wrong type: {value!r}")
+                raise ValueError(f"option {name!r} has a value of the wrong kind: {value!r}")
         return cls(**values)
 
     def name(self, threads: int = 1) -> str:
@@ -333,7 +333,7 @@ def _has_type(hint: Any, value: Any) -> bool:
     if kind in (Union, UnionType):
         return any(_has_type(part, value) for part in parts)
     if kind is Literal:
-        return isinstance(value, str)
+        return value in parts or (value == "none" and "default" in parts)  # none: it means nothing for this run
     if kind is dict:
         return isinstance(value, dict)
     if kind is tuple:

@@ -107,7 +107,8 @@ def save_converted(
         write_atomically(place / "config.json", config)
         if evaluation is not None:
             write_atomically(place / "evaluation.json", sealed(evaluation))
-        write_atomically(place / CHECKSUMS, vouching(place, ["config.json"], {}))
+        names = [name for name in ("config.json", "evaluation.json") if (place / name).exists()]
+        write_atomically(place / CHECKSUMS, vouching(place, names, {}))
         if again:
             return
         directory.rmdir()
