@@ -157,6 +157,13 @@ def test_the_comment_says_what_it_is():
         assert f" {line}" in comment, line
 
 
+def test_the_comment_of_a_discrete_policy():
+    text = to_c(replace(fold(spiking_q_network()), origin={"first_action": -1}))
+    assert "values: 4, one for each action, the higher the better" in text
+    assert "returned: the number of the best action, counted from 0" in text
+    assert "(the environment counts them from -1)" in text
+
+
 def test_nothing_in_a_name_ends_the_comment(tmp_path):
     origin = {"environment": "x */ int oops; /* ??/ \\", "run": "a\nb é"}
     written(tmp_path, replace(fold(spiking_actor()), origin=origin))

@@ -68,6 +68,13 @@ def test_an_older_archive(network, tmp_path):
         deploy.load(tmp_path / "odd.npz")
 
 
+@pytest.mark.parametrize("text", ["[]", "1", "not JSON", "[" * 100_000, '{"format": "carebn-policy", "version": [2]}'])
+def test_a_description_that_is_none(text, tmp_path):
+    np.savez(tmp_path / "odd.npz", description=np.array(text))
+    with pytest.raises(ValueError, match=r"odd.npz cannot be read as a policy: "):
+        deploy.load(tmp_path / "odd.npz")
+
+
 def test_a_discrete_policy_of_bytes():
     policy = DeployedPolicy(fold(spiking_q_network(make=byte_observations), byte_observations=True), compiled=False)
     assert policy.info["observation"] == {"size": OBS, "type": "uint8"}

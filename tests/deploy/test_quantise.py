@@ -109,6 +109,7 @@ def test_as_a_file(norm, tmp_path):
         expected = DeployedPolicy(network, compiled).values(observations())
         assert np.array_equal(policy.values(observations()), expected)
     assert policy.network.layers[0].integers.levels.dtype == np.int8
+    assert policy.info["weights"] == "int8"
 
 
 def test_integers_of_other_weights_are_refused():

@@ -74,5 +74,6 @@ def run(config: Config) -> int:
     )
     for line in report.lines():
         print(line)
-    print(f"{config.to}: {config.out} ({config.out.stat().st_size / 1000:,.0f} kB)\nreport: {config.out}.json")
+    header = f", with {config.out.with_suffix('.h').name}" if config.to == "c" else ""
+    print(f"{config.to}: {config.out} ({config.out.stat().st_size / 1000:,.0f} kB){header}\nreport: {config.out}.json")
     return 0

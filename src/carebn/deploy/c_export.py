@@ -154,8 +154,8 @@ def _comment(network: Folded, weights: str, prefix: str, code: str) -> str:
         *_meaning(network),
         "",
         "C99, libm (-lm), no allocation. It works in static memory, so it must not run twice at the same time.",
-        f"For a test program, compile with -DPOLICY_MAIN: it reads {network.encoder.obs_dim} numbers per observation",
-        f"and prints {network.readout.values} per line.",
+        "For a test program, compile with -DPOLICY_MAIN (cc -std=c99 -O2 -DPOLICY_MAIN policy.c -lm): it reads",
+        f"{_count(network.encoder.obs_dim)} per observation and prints {network.readout.values} per line.",
     ]
     return f"/*\n{_starred(lines)} */\n"
 
@@ -173,6 +173,8 @@ def _meaning(network: Folded) -> list[str]:
             f"values: {network.readout.values}, one for each action, the higher the better",
             "returned: the number of the best action, counted from 0",
         ]
+        if network.origin.get("first_action"):
+            lines.append(f"          (the environment counts them from {network.origin['first_action']})")
         left = "values are"
     else:
         lines += [

@@ -16,6 +16,7 @@ ORIGIN: dict[str, type | tuple[type, ...]] = {
     "mean_return": (int, float),
     "return_of": str,  # which evaluation
     "observation": dict,  # low, high
+    "first_action": int,  # the environment's number of action 0, where it is another
 }
 
 

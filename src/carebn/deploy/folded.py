@@ -23,10 +23,11 @@ Array = NDArray[np.float64]
 
 FORMAT = "carebn-policy"
 VERSION, WITH_INTEGERS = 2, 3  # files of version 1 are read too; those of version 3 hold integer weights
+# what a damaged or made-up archive can raise
 UNREADABLE = (
-    ValueError, KeyError, TypeError, AttributeError, EOFError, OverflowError, MemoryError, RecursionError,
-    NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip  # what a damaged or made-up archive can raise
+    ValueError, LookupError, TypeError, AttributeError, EOFError, ArithmeticError, MemoryError, RuntimeError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 SQUASHES = ("none", "tanh", "clip")
 CODINGS = ("direct", "analogue", "spikes")
 READOUTS = ("sum", "furthest")
@@ -223,6 +224,8 @@ class Folded:
             action = {"kind": "continuous", "size": self.readout.values, "low": low, "high": high}
         known = dict(self.origin)
         observation |= known.pop("observation", {})
+        if self.layers[0].integers is not None:
+            known["weights"] = self.layers[0].integers.levels.dtype.name
         return known | {"observation": observation, "action": action, "time_steps": self.time_steps}
 
     def rounded(self, dtype: type[np.floating[Any]]) -> "Folded":
