@@ -115,7 +115,7 @@ def test_options_that_are_lists(tmp_path: Path) -> None:
     ("options", "kind", "said"),
     [
         ({"gama": 0.9}, TypeError, "did you mean 'gamma'"),
-        ({"hidden": "many"}, ValueError, "'hidden' has a value of the wrong type"),
+        ({"hidden": "many"}, ValueError, "'hidden' has a value of the wrong"),
         ({"method": "care"}, ValueError, "unknown method"),
         ({"algo": "dqn"}, ValueError, "has continuous actions"),
         ({"total_timesteps": 0}, ValueError, "at least 1"),
