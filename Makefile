@@ -8,6 +8,7 @@
 #                   operation, about half an hour
 # make damage-test  a thousand times a damaged file of a run, against every command that reads it, about an hour
 # make fuzz         random networks on the compiled path against the pure one, minutes; CASES=20000 SEED=1 to choose
+# make hostile      hostile command lines and damaged files, an hour; CASES=2000 SEED=1 to choose. Linux
 # make presets      train every method of the comparison for 3,000 steps and evaluate it, several minutes
 # make bench-actor  speed of the spiking actor beside its peers and the bare matrix products
 # make bench-deploy  speed of one action of a deployed policy
@@ -19,7 +20,8 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test test-fast browser-test kill-test damage-test fuzz presets bench-actor bench-training bench-deploy clean
+.PHONY: train test test-fast browser-test kill-test damage-test fuzz hostile presets bench-actor bench-training \
+	bench-deploy clean
 
 train: $(VENV)/.installed
 	$(RUN)/carebn train --env-id InvertedDoublePendulum-v4 --algo td3 --method care-bn --neuron clif \
@@ -49,6 +51,10 @@ CASES ?= 3000
 SEED ?= 1
 fuzz: $(VENV)/.installed-for-tests
 	PYTHONPATH=tests $(RUN)/python -m fuzz --cases $(CASES) --seed $(SEED)
+
+hostile: CASES = 2000
+hostile: $(VENV)/.installed-for-tests
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(RUN)/python -m hostile --cases $(CASES) --seed $(SEED)
 
 presets: $(VENV)/.installed
 	for method in $$($(RUN)/python -c 'from carebn.training.methods import METHODS; print(*METHODS)'); do \

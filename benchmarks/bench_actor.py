@@ -52,7 +52,7 @@ OURS, OURS_BN, OURS_NONE, OURS_PURE = "carebn (care)", "carebn (bn)", "carebn (n
 FLOOR, FLOOR_FULL = "floor: products alone", "floor, encoder's product at full size"
 JELLY, JELLY_STEPS, SNNTORCH = "SpikingJelly, multi-step", "SpikingJelly, loop over unbind", "snnTorch"
 ROWS = (FLOOR, FLOOR_FULL, OURS, OURS_BN, OURS_NONE, OURS_PURE, JELLY, JELLY_STEPS, SNNTORCH)
-MISSING = "not installed (pip install carebn\\[peers])"  # the backslash keeps rich from reading a style
+MISSING = "not installed (pip install '.\\[peers]')"  # the backslash keeps rich from reading a style
 
 GROWTH: dict[str, tuple[int, ...]] = {
     "T": (1, 2, 4, 5, 8, 16),

@@ -2,13 +2,15 @@
 
 import sys
 
-if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
+if sys.argv[:1] == ["-m"] and "carebn" in sys.orig_argv and not sys.flags.safe_path:
     # ``python -m carebn`` looks for modules in the current directory first: in a downloaded one, for anybody's.
     del sys.path[0]
 
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+from carebn.errors import not_installed
 
 if TYPE_CHECKING:
     from carebn.agents import DDPG, DQN, SAC, TD3
@@ -34,7 +36,16 @@ _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name not in _ROOM_OF:
         raise AttributeError(f"module 'carebn' has no attribute {name!r}")
-    return getattr(import_module(_ROOM_OF[name]), name)
+    return getattr(_room(_ROOM_OF[name], name), name)
+
+
+def _room(room: str, name: str) -> Any:
+    try:
+        return import_module(room)
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("carebn"):
+            raise
+        raise ModuleNotFoundError(not_installed(f"carebn.{name}", error), name=error.name) from None
 
 
 def __dir__() -> list[str]:
@@ -47,9 +58,8 @@ def load(run_dir: Path | str, which: Literal["best", "last"] = "last", *, trust:
     ``which`` is the one after the last step, or that of the best evaluation on the way. ``trust``: where an environment
     is made (``evaluate``), modules that the run's configuration names are imported.
     """
-    from carebn.training.policy import load as load_policy
-
-    return load_policy(run_dir, which, trust=trust)
+    policy: Policy = _room("carebn.training.policy", "load").load(run_dir, which, trust=trust)
+    return policy
 
 
 __all__ = [

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from carebn.reading import parse_json, read_file
+
 NAME = "checksums.json"
 SEAL = "sha256"
 
@@ -29,9 +31,9 @@ def as_json(data: Any) -> bytes:
 def read_json(path: Path) -> Any:
     """What the file holds; a ValueError of one sentence if that is no JSON. OSErrors are left to the caller."""
     try:
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: it is not readable as JSON") from error
+        return parse_json(read_file(path))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
 
 
 def sealed(data: dict[str, Any]) -> bytes:
@@ -52,7 +54,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 def vouching(directory: Path, whole: Iterable[str], logs: dict[str, tuple[int, str]]) -> bytes:
     """``checksums.json`` for files as they are on disk, and for logs by length and checksum."""
-    files = {name: sha256((directory / name).read_bytes()) for name in whole}
+    files = {name: sha256(read_file(directory / name)) for name in whole}
     grown = {name: {"bytes": length, SEAL: digest} for name, (length, digest) in logs.items()}
     return sealed({"files": files, "logs": grown})
 
@@ -87,7 +89,7 @@ class Vouched:
         """The part of a log that is vouched for; all of it if nothing is known; nothing if there is no such file."""
         if name not in self._logs:
             path = self.directory / name
-            return path.read_bytes() if path.exists() else b""
+            return read_file(path) if path.exists() else b""
         length, digest = self._logs[name]
         data = self._bytes(name)
         if len(data) < length:
@@ -101,7 +103,7 @@ class Vouched:
 
     def _bytes(self, name: str) -> bytes:
         try:
-            return (self.directory / name).read_bytes()
+            return read_file(self.directory / name)
         except FileNotFoundError:
             raise Mismatch(self._wrong(name, "is missing")) from None
 

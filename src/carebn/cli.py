@@ -4,21 +4,22 @@ Nothing heavy is imported above: a signal should find ``main`` at work, whenever
 """
 
 import os
-import signal
+import select
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from carebn.checksums import read_json
-from carebn.errors import CarebnWarning, unknown_name
+from carebn import compiling
+from carebn.errors import CarebnWarning, not_installed, told, unknown_name
+from carebn.limits import THREADS, check_most
+from carebn.reading import read_object
+from carebn.stopping import STOPPED, Stop, handled_by, leave, obeyed_at_once
 
-STOPPED = "carebn: stopped"
+UNREAD = 141  # as a shell reports a program that its pipe has ended
 
 # Each is a module of carebn.commands.
 COMMANDS = {
@@ -45,6 +46,7 @@ def _limit_threads(arguments: list[str]) -> None:
         return  # the parser says what is wrong with it
     if number < 1:
         raise ValueError(f"--threads must be at least 1, got {number}")
+    check_most("--threads", number, THREADS)
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ[name] = str(number)
 
@@ -65,7 +67,7 @@ def _threads_of_run(arguments: list[str]) -> str | None:
     if directory is None:
         return None
     try:
-        return str(read_json(Path(directory) / "config.json")["threads"])
+        return str(read_object(Path(directory) / "config.json")["threads"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -99,47 +101,32 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         raise ValueError(unknown_name("command", name, COMMANDS))
     _limit_threads(rest)
-    with _signals(_leave):
-        import tyro
+    with handled_by(_leave):
+        try:
+            from carebn.options import parse
 
-        command = import_module(f"carebn.commands.{name.replace('-', '_')}")
-        config = tyro.cli(command.Config, prog=f"carebn {name}", args=rest)
+            command = import_module(f"carebn.commands.{name.replace('-', '_')}")
+        except ModuleNotFoundError as error:
+            if str(error.name).startswith("carebn"):
+                raise
+            raise ValueError(not_installed(f"carebn {name}", error)) from error
+        config = parse(command, f"carebn {name}", rest)
         if hasattr(command, "resumed"):  # what the words leave open may follow from a run that is there already
             config = command.resumed(config, rest)
-    with _signals(_stop):
+        if "carebn.kernels" in sys.modules:
+            compiling.listen(lambda: None if "--quiet" in rest else _say_that_it_compiles())
+    with obeyed_at_once():
         code: int = command.run(config)
     return code
 
 
-@contextmanager
-def _signals(handler: Any) -> Iterator[None]:
-    """Ctrl-C and SIGTERM (Slurm, Docker) go to ``handler``, unless somebody had them ignored (nohup)."""
-    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    ours = [number for number, before in usual.items() if signal.getsignal(number) is before]
-    for number in ours:
-        signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number in ours:
-            signal.signal(number, usual[number])
+def _say_that_it_compiles() -> None:
+    print("compiling the kernels, once (up to a minute; then they are kept on disk)", file=sys.stderr, flush=True)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
     """While libraries are being imported: nothing is to be saved, and they would turn an exception into their own."""
-    os.write(2, f"{STOPPED}\n".encode())
-    os._exit(128 + number)
-
-
-class _Stop(KeyboardInterrupt):
-    """Whatever cleans up after Ctrl-C does so after SIGTERM."""
-
-    def __init__(self, number: int) -> None:
-        self.code = 128 + number
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    raise _Stop(number)
+    leave(number, STOPPED)
 
 
 def _tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> str:
@@ -156,6 +143,14 @@ def _write_anywhere() -> None:
             stream.reconfigure(errors="replace")
 
 
+def _give_up_output() -> None:
+    """Of a full disk or a closed pipe the interpreter would complain once more at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> None:
     _write_anywhere()
     warnings.formatwarning = _tell
@@ -163,17 +158,61 @@ def main() -> None:
     os.environ["PYTHONSAFEPATH"] = "1"
     for name in ("NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES"):  # else a .numba_config.yaml there says where
         os.environ.setdefault(name, "")
+    code: Any = 1
+    unread = False
     try:
         code = _run(sys.argv[1:])
-    except (ValueError, OSError) as mistake:
-        print(f"carebn: {mistake}", file=sys.stderr)
-        code = 1
+        sys.stdout.flush()  # here, where it can still be told that nobody takes it
+    except SystemExit as end:  # of the parser, or of a console that nobody reads
+        code, unread = end.code, _nobody_reads()
+    except (ValueError, OSError, MemoryError, RuntimeError, ArithmeticError) as mistake:
+        unread = isinstance(mistake.__cause__ or mistake, BrokenPipeError) and _nobody_reads()
+        sentence = _blamed_on_environment(mistake) or told(mistake)
+        if sentence is None:
+            raise
+        if not unread:
+            print(f"carebn: {sentence}", file=sys.stderr)
+            _give_up_output()
     except KeyboardInterrupt as stop:
         print(STOPPED, file=sys.stderr)
-        code = stop.code if isinstance(stop, _Stop) else 130
+        code = stop.code if isinstance(stop, Stop) else 130
     finally:
         warnings.formatwarning = _python_tells
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        unread = True
+    if unread:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2) if _is_closed(2) else (1,):
+            os.dup2(nowhere, stream)  # for what is still to be flushed
+        code = UNREAD
     sys.exit(code)
+
+
+def _blamed_on_environment(fault: BaseException) -> str:
+    """With the line of the user's that failed; empty if it is no environment's. Without its library there is none."""
+    environment = sys.modules.get("carebn.training.environment")
+    if environment is None or not isinstance(fault, environment.EnvironmentFailedError):
+        return ""
+    from carebn.training.blame import account
+
+    return account(fault)
+
+
+def _is_closed(stream: int) -> bool:
+    """Whether it is a pipe at whose other end nobody is any more, as with ``carebn … | head``."""
+    try:
+        poll = select.poll()
+    except AttributeError:  # Windows does not tell
+        return False
+    poll.register(stream, select.POLLOUT)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def _nobody_reads() -> bool:
+    return _is_closed(1) or _is_closed(2)
 
 
 if __name__ == "__main__":

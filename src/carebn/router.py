@@ -226,6 +226,8 @@ def moving_rule(norm: Any, dtype: torch.dtype | None = None) -> MovingRule | Non
     """How a kernel may update the norm's moving statistics in place of its ``observe``; None: it may not."""
     if _mode() or norm._recorder is not None or _changed(norm, "moving statistics"):
         return None
+    if not norm.track_running_stats or not norm.keeps_statistics():
+        return None
     rule: MovingRule | None = norm.kernel_rule()
     dtype = dtype or norm.running_mean.dtype
     if rule is None or dtype not in PRECISIONS or _not_numbers(momentum=rule.momentum) or _statistics(norm, dtype):
@@ -240,6 +242,8 @@ def moving_rule(norm: Any, dtype: torch.dtype | None = None) -> MovingRule | Non
 
 def _norm_memory(norm: Any, dtype: torch.dtype) -> str:
     """Mixed precisions and odd layouts are left to torch: its rules of promotion are not the kernels'."""
+    if not norm.keeps_statistics():
+        return f"this {type(norm).__name__} keeps no moving statistics"
     for name, tensor in (*norm._parameters.items(), *norm._buffers.items()):
         if tensor is not None and tensor.is_floating_point():
             reason = _not_dense(tensor, name, dtype, *tensor.shape)
@@ -488,7 +492,7 @@ def any_changed(roles: list[tuple[Any, str]]) -> bool:
 
 def plain(norm: Any) -> bool:
     """Whether the norm's map is γ·(x − mean)/√(var + ε) + β with pooled statistics, and nothing more."""
-    return not _changed(norm, "plain norm")
+    return not _changed(norm, "plain norm") and norm.weight is not None and norm.bias is not None
 
 
 # --- integrate-and-fire networks -------------------------------------------------------------------------------------

@@ -312,3 +312,13 @@ def test_a_normaliser_of_ones_own_is_folded():
     mine.load_state_dict(actor.layers[0].norm.state_dict())
     actor.layers[0].norm = mine.eval()
     assert_same_spikes(actor, observations(300))
+
+
+@pytest.mark.parametrize("options", [{"affine": False}, {"bias": False}])
+def test_a_normaliser_without_weights_is_folded(options):
+    assert_same_spikes(spiking_actor(norm_options=options), observations(300))
+
+
+def test_a_normaliser_without_statistics_is_refused():
+    with pytest.raises(ValueError, match=r"without moving statistics .* cannot be folded or exported"):
+        fold(spiking_actor(norm_options={"track_running_stats": False}))

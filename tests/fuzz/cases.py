@@ -95,7 +95,7 @@ def draw(seed: int, number: int) -> Case:
     case = _extras(rng, _sizes(rng, _what(rng)))
     if case.kind == "actor" and case.scenario in ("step", "recalibrate") and rng.random() < 0.35:
         case = _usual(rng, case)
-    return _unusual(rng, case)
+    return _without(rng, _unusual(rng, case))
 
 
 def _what(rng: random.Random) -> Case:
@@ -250,6 +250,16 @@ def _usual(rng: random.Random, case: Case) -> Case:
     if rng.random() < 0.3:  # as target networks are used
         case = replace(case, mode="eval", context="no_grad", obs_grad=False)
     return replace(case, **{"distinct_rows": 0, "distinct_neurons": 0, **_variety(case)})
+
+
+def _without(rng: random.Random, case: Case) -> Case:
+    """A torch batch norm that lacks weights or statistics; drawn last, so that all else is as it was."""
+    if case.norm not in ("care", "ca", "re", "bn") or "weight" in case.norm_options or rng.random() > 0.15:
+        return case
+    missing = rng.choice(({"affine": False}, {"bias": False}, {"track_running_stats": False}))
+    if "track_running_stats" in missing and case.scenario != "step":  # nothing to act with, fold or re-calibrate
+        missing = {"affine": False}
+    return replace(case, norm_options={**case.norm_options, **missing})
 
 
 def _unusual(rng: random.Random, case: Case) -> Case:

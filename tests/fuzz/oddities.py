@@ -194,6 +194,7 @@ OVERRIDES: dict[str, Callable[..., Any]] = {
     "norm.observe": _after_update,
     "norm.check_input": _refusing,
     "norm.check_batch": _refusing,
+    "norm.uses_batch": lambda original, self: True,
     "norm.samples_per_statistic": lambda original, self, *args: original(*args) + 1,
     "linear.forward": lambda original, self, x: original(x) * 1.25 + 0.125,
     "neuron.step": lambda original, self, current, state: original(current * 1.25, state),
@@ -285,7 +286,7 @@ ATTRIBUTES = (
     "neuron.v_threshold=0.75", "neuron.v_threshold=0.0", "neuron.v_threshold=-0.25", "neuron.decay=0.25",
     "neuron.current_decay=0.25", "neuron.theta_u=0.25", "encoder.threshold=0.5", "encoder.subtract=0.5",
     "encoder.coding=analogue", "decoder.readout=rate", "decoder.readout=max-membrane", "readout.kind=count",
-    "zscore.clip=0.5", "norm.training=0", "norm.training=1", "encoder.observation=raw",
+    "norm.track_running_stats=0", "zscore.clip=0.5", "norm.training=0", "norm.training=1", "encoder.observation=raw",
 )  # fmt: skip
 
 # --- listeners -------------------------------------------------------------------------------------------------------
@@ -438,7 +439,8 @@ def _swapped(network: nn.Module, workshop: Workshop, part: str) -> None:
                 new.bias.copy_(old.bias + 0.125)
         setattr(module, name, new)
     elif isinstance(old, Norm):
-        setattr(module, name, nn.BatchNorm1d(old.num_features, dtype=old.running_mean.dtype))
+        like = old.running_mean if old.running_mean is not None else torch.empty(0)
+        setattr(module, name, nn.BatchNorm1d(old.num_features, dtype=like.dtype))
     elif isinstance(old, Neuron):
         setattr(module, name, nn.Sequential(old))
 

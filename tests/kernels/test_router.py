@@ -345,6 +345,11 @@ CHANGES = {
     "pruned bias": lambda actor: prune.l1_unstructured(actor.layers[0].linear, "bias", 0.5),
     "another layer": lambda actor: setattr(actor.layers[1], "linear", nn.Linear(40, 24)),
     "another norm": lambda actor: setattr(actor.layers[1], "norm", BN(24)),
+    "a norm without weights": lambda actor: setattr(actor.layers[1], "norm", CaReBN(24, affine=False)),
+    "a norm that lost its bias": lambda actor: setattr(actor.layers[1].norm, "bias", None),
+    "a norm without statistics": lambda actor: setattr(
+        actor.layers[1], "norm", CaReBN(24, track_running_stats=False, v_threshold=1.0)
+    ),
     "another threshold": lambda actor: setattr(actor.layers[1].neuron, "v_threshold", 0.9),
     "another epsilon": lambda actor: setattr(actor.layers[1].norm, "eps", 0.7),
     "negated in place": lambda actor: actor.layers[2].linear.weight.data.mul_(-1),
@@ -364,6 +369,57 @@ def test_changes_after_the_acting_path_was_prepared(change):
         assert not np.array_equal(fast(OBS[:40].numpy()), before)
     if change not in ("spectral_norm", "a parametrised norm"):  # whose power iteration makes another step at every call
         assert_trains_as_pure(actor)
+
+
+NORM_OPTIONS = [
+    {"affine": False},
+    {"bias": False},
+    {"track_running_stats": False},
+    {"affine": False, "track_running_stats": False},
+]
+
+
+@pytest.mark.parametrize("norm", ["care", "bn"])
+@pytest.mark.parametrize("options", NORM_OPTIONS)
+def test_norms_without_weights_or_statistics(norm, options):
+    actor = make_actor(norm=norm, norm_options=options)
+    assert_trains_as_pure(actor)
+    assert_trains_as_pure(actor.eval())
+    assert_acts_as_pure(actor)
+    rows = explain(actor.train(), OBS)
+    if options.get("track_running_stats", True):
+        assert [row[1] for row in rows] == ["parts", "layer", "layer", "layer", "act"]
+        assert "is not a plain batch norm" in rows[0][2]
+    else:
+        assert [row[1] for row in rows] == ["parts", "pure", "scan", "pure", "scan", "pure", "scan", "module"]
+        assert rows[1][2].endswith("keeps no moving statistics")
+
+
+@pytest.mark.parametrize("norm", ["care", "bn"])
+def test_statistics_that_are_not_to_follow(norm):
+    """The stack and the layer normalise by the batch, and leave the moving statistics alone."""
+    for obs in (OBS, OBS[:8]):
+        actor = make_actor(norm=norm)
+        for layer in actor.layers:
+            layer.norm.track_running_stats = False
+        before = copy.deepcopy(actor.state_dict())
+        with kernels_called() as names:
+            actor(obs)
+        assert {"packed_layer", "fire"} & set(names)
+        for name, value in actor.state_dict().items():
+            assert torch.equal(value, before[name]), name
+        assert_trains_as_pure(actor, obs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_bias_or_weight_that_appears_after_the_acting_path_was_prepared(dtype):
+    actor = make_actor(norm_options={"affine": False})
+    actor.layers[0].linear.bias = None
+    fast = FastActor(actor)
+    assert_acts_as_pure(actor, fast)
+    actor.layers[0].linear.bias = nn.Parameter(torch.linspace(-1, 1, 40))
+    actor.layers[1].norm.weight = nn.Parameter(torch.linspace(0.5, 3, 24, dtype=dtype))
+    assert_acts_as_pure(actor, fast)
 
 
 def test_every_layer_acts_with_its_own_neuron():

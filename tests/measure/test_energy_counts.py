@@ -1,5 +1,6 @@
 """Operations: against the paper's table, SpikingJelly's counter, slow loops and numbers worked by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from measured_networks import NETWORKS, SPIKING, make
 from torch import nn
 
 from carebn import kernels
-from carebn.measure.energy import PAPER_NJ, PRICES, Bill, Count, Operations, ann_bill, as_json, counterpart
+from carebn.measure.energy import PAPER_NJ, PRICES, Bill, Count, Item, Operations, ann_bill, as_json, counterpart
 from carebn.measure.energy_report import figure, table, verdict
 from carebn.measure.spikes import Decision, Population, record
 from carebn.network import ANNActor, SpikingActor, SpikingQNetwork
@@ -313,3 +314,36 @@ def test_the_verdict_says_dearer_when_it_is() -> None:
     assert "times dearer" in verdict(bill, cheap)[1]
     assert "times cheaper" in verdict(bill, dear)[1]
     assert "paper: nothing spent in synapses, " in verdict(Bill([], bill.overhead), dear)[0]
+
+
+def test_the_picture_compares_by_dots_and_total_with_total() -> None:
+    """On a logarithmic axis a bar's length means nothing; and the ANN has a total as well as synapses."""
+    torch.manual_seed(0)
+    network = SpikingActor(11, 3, hidden=(32,)).eval()
+    bill, ann = counted(network, torch.randn(30, 11)).bill(), counterpart(network)
+    picture = figure("title", bill, ann, "Hopper-v4")
+    for axes, prices in zip(picture.axes, PRICES.values(), strict=False):
+        assert axes.get_xscale() == "log"
+        assert not axes.patches
+        names = [label.get_text() for label in axes.get_yticklabels()]
+        dots = {(line.get_label(), line.get_ydata()[0]): line.get_xdata()[0] for line in axes.lines}
+        dots = {name: x for name, x in dots.items() if not name[0].startswith("_")}  # not what joins or parts them
+        both = next(i for i, name in enumerate(names) if name.startswith("all: "))
+        assert names[0].startswith("synapses: ")
+        for place, ours, theirs in ((0, bill.synaptic, ann.synaptic), (both, bill.all, ann.all)):
+            assert dots["SNN", place] == pytest.approx(ours.nanojoule(prices))
+            assert dots["ANN counterpart", place] == pytest.approx(theirs.nanojoule(prices))
+        low, high = axes.get_xlim()
+        assert all(low < x < high for x in dots.values())
+    first = {line.get_label() for line in picture.axes[0].lines}
+    assert {"SNN in the paper", "ANN in the paper"} <= first
+    silent = Bill([replace(item, operations=Operations()) for item in bill.synapses], bill.overhead)
+    told = [text.get_text() for text in figure("title", silent, ann, "").axes[0].texts]
+    assert "0.00" in told  # nothing has no place on such an axis, but is told
+
+
+def test_something_is_never_told_as_nothing() -> None:
+    bill = Bill([Item("a → b", Operations(synaptic=30.0))], [])  # 0.00231 nJ by the paper's prices
+    cells = [cell for column in table("title", bill, None, "").columns for cell in column._cells]
+    assert "0.0023" in cells
+    assert "0.00" not in cells

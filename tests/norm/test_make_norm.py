@@ -72,6 +72,26 @@ def test_a_common_start_is_half_the_threshold(name, v_threshold):
     torch.testing.assert_close(shift, everywhere(v_threshold / 2), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", NORM_NAMES)
+def test_without_a_threshold_each_starts_as_torch_does(name):
+    for module in (make_norm(name, F, T), CLASSES[name](F, *([T] if name in STEP_NAMES else []))):
+        scale, shift = effective_map(module)
+        torch.testing.assert_close(scale, everywhere(1.0), rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(shift, everywhere(0.0), rtol=1e-6, atol=1e-6)
+
+
+def test_a_common_start_needs_a_threshold():
+    with pytest.raises(ValueError, match="init='care' starts at half the threshold of the neurons: give v_threshold"):
+        make_norm("bn", F, init="care")
+
+
+def test_a_common_start_of_what_has_no_weights():
+    assert make_norm("care", F, v_threshold=0.8, init="care", affine=False).weight is None
+    module = make_norm("care", F, v_threshold=0.8, init="care", bias=False)
+    assert module.weight.tolist() == pytest.approx([0.4] * F)
+    assert module.bias is None
+
+
 def test_a_common_start_of_every_kind_of_tdbn():
     for options in ({"alpha": 0.7}, {"threshold_in_weight": True}, {"alpha": 0.7, "threshold_in_weight": True}):
         scale, shift = effective_map(make_norm("tdbn", F, T, v_threshold=0.8, init="care", **options))
@@ -131,7 +151,7 @@ def test_options_reach_the_class(name):
         assert module.time_steps == T
 
 
-@pytest.mark.parametrize("name", ["re", "bn", "tdbn", "bntt", "tebn", "tab"])
+@pytest.mark.parametrize("name", NORM_NAMES)
 def test_whole_numbers_are_numbers(name):
     """weight=1, bias=0 is how people write torch's start."""
     scale, shift = effective_map(make_norm(name, F, T, weight=1, bias=0))

@@ -56,9 +56,8 @@ def test_deeper_layers_see_batches_normalised_by_their_own_statistics(name):
     batches = drifting_batches(1, 3, T, F, SIZES)
     first, linear, second = random_norm(name, F, T, 1), nn.Linear(F, 4).double(), random_norm(name, 4, T, 2)
     model = nn.Sequential(first, nn.Tanh(), linear, second)
-    factor = 0.5 if name == "tdbn" else 1.0  # α·V_th by default
     weight, bias = linear.weight.detach().numpy(), linear.bias.detach().numpy()
-    hidden = [np.tanh(train_output(name, x, affine_of(first, factor))) @ weight.T + bias for x in batches]
+    hidden = [np.tanh(train_output(name, x, affine_of(first))) @ weight.T + bias for x in batches]
     assert recalibrate(model, tensors(batches)) == 2
     for module, data in ((first, batches), (second, hidden)):
         mean, var = statistics(name, together(data))
@@ -232,14 +231,28 @@ def test_a_foreign_batch_norm_that_is_called_by_keyword():
     close(model.norm.running_var, np.concatenate(batches).var(0))
 
 
-def test_a_batch_norm_without_statistics_is_refused():
-    model = nn.Sequential(nn.BatchNorm1d(F), nn.BatchNorm1d(F, track_running_stats=False)).double()
-    before = snapshot(model)
-    with pytest.raises(ValueError, match="without running statistics"):
-        recalibrate(model, [torch.randn(4, F, dtype=torch.float64)])
-    assert_unchanged(model, before)
-    assert model[0].momentum == 0.1
-    assert not model[0]._forward_hooks
+@pytest.mark.parametrize("kind", [nn.BatchNorm1d, CaReBN])
+def test_a_batch_norm_without_statistics_has_nothing_to_replace(kind):
+    """The one behind it sees what it makes of each batch."""
+    model = nn.Sequential(kind(F, track_running_stats=False), nn.Linear(F, F), kind(F)).double()
+    batches = [5 + torch.randn(size, F, dtype=torch.float64) for size in (4, 9)]
+    assert recalibrate(model, batches) == 1
+    shown = torch.cat([model[1](torch.nn.functional.batch_norm(x, None, None, training=True)) for x in batches])
+    close(model[2].running_mean, shown.mean(0), 1e-8)
+    close(model[2].running_var, shown.var(0, correction=0), 1e-8)
+    assert model[0].running_mean is None
+
+
+@pytest.mark.parametrize("kind", [nn.BatchNorm1d, CaReBN])
+def test_statistics_that_do_not_follow_are_recalibrated_too(kind):
+    """With ``track_running_stats`` switched off later they are still those of inference."""
+    module = kind(F).double()
+    module.track_running_stats = False
+    x = 5 + torch.randn(9, F, dtype=torch.float64)
+    assert recalibrate(module, [x]) == 1
+    close(module.running_mean, x.mean(0))
+    close(module.running_var, x.var(0, correction=0))
+    assert not module.track_running_stats
 
 
 # --- what stays as it was --------------------------------------------------------------------------------------------
@@ -505,7 +518,7 @@ def test_inference_uses_the_new_statistics(name):
     module = trained(random_norm(name, F, T)).eval()
     recalibrate(module, [torch.tensor(x)])
     assert not module.training
-    close(module(torch.tensor(x)), train_output(name, x, affine_of(module, 0.5 if name == "tdbn" else 1.0)))
+    close(module(torch.tensor(x)), train_output(name, x, affine_of(module)))
 
 
 def test_every_normaliser_of_ours_derives_from_the_common_base():

@@ -60,8 +60,8 @@ def test_nothing_that_spiking_libraries_would_call(name):
 
 
 def test_plain_batch_norm_equals_torch():
-    """With torch's start ``bn`` is nn.BatchNorm1d over time and batch, moving statistics included."""
-    ours, theirs = BN(F, weight=1.0, bias=0.0).double(), nn.BatchNorm1d(F).double()
+    """Bare ``bn`` is nn.BatchNorm1d over time and batch, moving statistics included."""
+    ours, theirs = BN(F).double(), nn.BatchNorm1d(F).double()
     for x in drifting_batches(7, 6, T, F, (9, 14)):
         x = torch.tensor(x)
         close(ours(x).flatten(0, 1), theirs(x.flatten(0, 1)))

@@ -109,8 +109,13 @@ def test_mixed_budgets_are_told_and_not_averaged(tmp_path: Path) -> None:
     assert len(found.cell(BN, "Hopper-v4").complete) == 1  # the rest is still there
     assert found.problems == [
         "CaRe-BN on Hopper-v4 has runs at several budgets (20,000 steps and 100,000 steps), which are not averaged: "
-        "choose one with --scale"
+        "keep those of one budget in a directory of their own"  # their intervals are those of no --scale
     ]
+    write_run(tmp_path / "short-bn", "bn", seed=0, total=100_000)
+    write_run(tmp_path / "a", seed=0, env_id="Ant-v4")
+    write_run(tmp_path / "b", seed=1, env_id="Ant-v4", total=100_000)
+    [problem] = gathered(tmp_path).problems  # one sentence for all
+    assert problem.startswith("BN on Hopper-v4, CaRe-BN on Ant-v4 and Hopper-v4 have runs at several budgets (20,000 ")
 
 
 def test_a_scale_chooses_among_budgets(tmp_path: Path) -> None:
@@ -118,7 +123,8 @@ def test_a_scale_chooses_among_budgets(tmp_path: Path) -> None:
         budget = Budget.scaled(scale)
         options = {"learning_starts": budget.learning_starts, "eval_interval": budget.eval_interval}
         write_run(tmp_path / str(scale), total=budget.total_timesteps, **options)
-    assert len(gathered(tmp_path).problems) == 1
+    [problem] = gathered(tmp_path).problems
+    assert problem.endswith("which are not averaged: choose one with --scale 0.2 or --scale 1")
     found = gathered(tmp_path, scale=0.2)
     assert found.problems == []
     assert [run.total for run in found.cell(CARE, "Hopper-v4").complete] == [205_000]

@@ -3,12 +3,12 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_runs import write_run
+from fake_runs import write_converted_run, write_run
 from tiny_sweep import ENVS, STEPS, train_tiny_sweep
 
 from carebn.commands import report
@@ -66,6 +66,11 @@ class Page:
 
     def choose(self, selector: str, value: str) -> None:
         self.one(f"{selector} option[value='{value}']").click()
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        WebDriverWait(self.driver, 20).until(lambda _: until())
 
     def requests(self) -> list[str]:
         messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
@@ -223,13 +228,20 @@ def test_environment_returns_band_and_smoothing_are_chosen(page: Page, sweep: Pa
 
 def test_the_sweep_stands_beside_the_paper(page: Page, sweep: Path) -> None:
     page.open(sweep, DESKTOP)
-    figures = page.js("return [...document.querySelectorAll('#studies article')].map(a => a.id)")
-    assert {"study-wasserstein", "study-exploration", "study-main", "study-ablation"} <= set(figures)
+    figures = page.js("return [...document.querySelectorAll('#studies .card')].map(a => a.id)")
+    assert {"study-wasserstein", "study-exploration", "study-main"} <= set(figures)
+    assert "study-ablation" not in figures  # it is relative to the ANN, of which there is no run
     assert page.texts("#study-wasserstein h4") == ["layer 1", "layer 2", "layer 3"]
     assert lines_of(page, "#study-wasserstein") == 9  # BN, and CaRe-BN before and after re-calibration, per layer
     assert page.texts("#study-exploration h4") == list(ENVS)
     assert f"Ours at {STEPS:,} steps" in page.one("#study-main").text
-    # The main table is complete: ten rows, five environments, and what is missing says so.
+    # Of the main table what there are runs of; then all of it: ten rows, five environments, and missing says so.
+    assert page.texts("#study-main tbody td:first-child") == ["CaRe‑BN"]
+    assert page.texts("#study-main thead th")[1:3] == ["IDP-v4", "Hopper-v4"]
+    assert page.count("#study-main td .missing") == 3  # its gains over an ANN that was not trained
+    button = page.one("#study-main .whole")
+    assert button.text == "Without a run here: 9 rows and 3 columns. Show the whole table"
+    page.js("arguments[0].click()", button)
     assert page.texts("#study-main tbody td:first-child") == [
         "ANN", "ANN-SNN (ours: final policy, T = 100)", "pop‑SAN", "MDC‑SAN", "ILC‑SAN", "tdBN", "BNTT", "TEBN", "TABN",
         "CaRe‑BN",
@@ -238,11 +250,14 @@ def test_the_sweep_stands_beside_the_paper(page: Page, sweep: Path) -> None:
     assert page.count("#study-main .ours") == 2
     assert page.texts("#study-main .missing").count("missing") == 48
     assert page.count("#study-main .mark") == 2
+    page.js("arguments[0].click()", button)
+    assert page.count("#study-main tbody tr") == 1
 
 
 def test_tables_mark_what_differs(page: Page, paper: Path) -> None:
     page.open(paper, DESKTOP)
     assert page.count("#study-main .ours") > 15
+    assert page.count("#study-main .whole") == 1  # four rows of ten
     assert page.count("#study-main .mark.above") > 0
     assert page.count("#study-main .mark.below") > 0
     text = page.one("#study-main").text
@@ -269,6 +284,110 @@ def test_how_a_run_was_made(page: Page, sweep: Path) -> None:
     assert page.count("#how tbody tr") == 1
     find.send_keys(" nothing")
     assert "no run matches" in page.one("#how").text
+
+
+def report_of(runs: Path) -> Path:
+    out = runs.parent / "report.html"
+    assert report.run(report.Config(runs=(runs,), out=out)) == 0
+    return out
+
+
+def tip_at(page: Page, share: float) -> str:
+    """What the chart tells at this share of its width."""
+    script = """const r = document.querySelector('#explorer .chart svg').getBoundingClientRect();
+        const x = r.left + r.width * arguments[0], y = r.top + r.height / 2;
+        const at = {clientX: x, clientY: y, bubbles: true, pointerType: 'mouse'};
+        document.querySelector('#explorer .chart').dispatchEvent(new PointerEvent('pointermove', at));"""
+    page.js(script, share)
+    return str(page.one("#explorer .tip").text)
+
+
+def test_the_tip_lists_no_run_beyond_its_end(page: Page, tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "long", "care-bn", total=100_000)
+    write_run(tmp_path / "runs" / "short", "bn", total=100_000, done=30_000)
+    write_converted_run(tmp_path / "runs" / "final", "Hopper-v4", 700.0, total=100_000)
+    page.open(report_of(tmp_path / "runs"), DESKTOP)
+    early, late, end = tip_at(page, 0.2), tip_at(page, 0.7), tip_at(page, 1.0)
+    assert ("CaRe-BN" in early, "\nBN" in early, "ANN-SNN" in early) == (True, True, False)
+    assert ("CaRe-BN" in late, "\nBN" in late, "ANN-SNN" in late) == (True, False, False)
+    assert ("CaRe-BN" in end, "\nBN" in end, "ANN-SNN" in end) == (True, False, True)
+    assert page.count("#explorer .chart circle.hover") == 2  # nor a dot
+    page.shoot("tip-beyond-the-end")
+
+
+def test_a_value_of_another_step_says_so(page: Page, tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "a")
+    seldom = write_run(tmp_path / "runs" / "b", "bn")
+    kept = [line for line in (seldom / "metrics.jsonl").read_text().splitlines() if '"step": 10000, "eval' not in line]
+    (seldom / "metrics.jsonl").write_text("\n".join(kept) + "\n")
+    page.open(report_of(tmp_path / "runs"), DESKTOP)
+    told = tip_at(page, 0.35)
+    assert "environment steps: 10,000" in told
+    assert told.count(", at ") == 1
+    assert ", at 5,000" in told
+
+
+def test_one_evaluation_has_ticks_that_differ(page: Page, tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "a", total=5_000)
+    page.open(report_of(tmp_path / "runs"), DESKTOP)
+    names = page.js("return [...document.querySelectorAll('#explorer .chart text.x')].map(e => e.textContent)")
+    assert names[0] == "0"
+    assert names[-1] == "5000"
+    assert len(set(names)) == len(names)
+    assert "5,000" in tip_at(page, 0.5)
+
+
+def test_ticks_close_together_differ(page: Page, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "runs" / "a", total=20_000)
+    rows = [
+        {"step": 20_000 - 30 * i, "eval/mean_return": 12_345.0 + i / 1000, "eval/std_return": 0.0} for i in (2, 1, 0)
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page.open(report_of(tmp_path / "runs"), DESKTOP)
+    names = page.js("return [...document.querySelectorAll('#explorer .chart text')].map(e => e.textContent)")
+    assert len(set(names)) == len(names) > 8
+
+
+def test_it_opens_on_the_task_with_the_most_data(page: Page, tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "ant", env_id="Ant-v4", done=5_000)
+    for method in ("bn", "care-bn"):
+        write_run(tmp_path / "runs" / method, method, env_id="Hopper-v4")
+    page.open(report_of(tmp_path / "runs"), DESKTOP)
+    assert page.one("#environment").get_attribute("value") == "Hopper-v4"
+    assert lines_of(page, "#explorer") == 2
+
+
+def test_one_run_is_a_short_page(page: Page, tmp_path: Path) -> None:
+    """It was 6,000 pixels of "missing"."""
+    write_run(tmp_path / "runs" / "a", total=1_025_000)
+    out = report_of(tmp_path / "runs")
+    for size in (PHONE, DESKTOP):
+        page.open(out, size, touch=size is PHONE)
+        assert page.js("return document.documentElement.scrollHeight") < 3_200
+        assert page.js("return document.documentElement.scrollWidth") == size[0]
+        page.shoot(f"one-run-{size[0]}")
+    assert page.texts("#studies .missing").count("missing") == 0
+    cards = page.js("return [...document.querySelectorAll('#studies .card')].map(c => [c.id, c.open])")
+    assert [opened for _, opened in cards] == [True] + [False] * (len(cards) - 1)
+    # Opened, a card draws its chart at its full width.
+    page.js("document.querySelector('#study-td3-curves').open = true")
+    wide = "return document.querySelector('#study-td3-curves .chart svg').viewBox.baseVal.width"
+    page.wait(lambda: page.js(wide) > 800)
+    assert not page.one("#absent ul").is_displayed()  # what has no run is one line
+    assert page.count("#how .paging button:not([hidden])") == 0
+
+
+def test_numbers_read_as_in_the_terminal(page: Page, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "runs" / "a", env_id="InvertedDoublePendulum-v4", total=5_000)
+    row = {"step": 5_000, "eval/mean_return": 9343.48, "eval/std_return": 0.0, "returns": [9343.48]}
+    (run / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    page.open(report_of(tmp_path / "runs"), DESKTOP)
+    assert page.texts("#explorer tbody td")[1:3] == ["9343", "9343"]
+    assert page.texts("#study-main .ours") == ["9343"]
+    assert "▼" not in page.one("#study-main tbody").text
+    assert "−0.05 %" in page.one("#study-main tbody").text
+    assert page.texts("#how tbody td")[5] == "9343"
+    assert "9343" in tip_at(page, 0.9)
 
 
 HOSTILE = "</script><script>window.stolen=1</script><img src=x onerror=window.stolen=1>\"'&\u2028"

@@ -14,7 +14,7 @@ from carebn.study.report.curves import (
     thinned,
     wasserstein_traces,
 )
-from carebn.study.report.explorer import explore
+from carebn.study.report.explorer import explore, with_most_data
 from carebn.study.runs import read_run, read_runs
 
 
@@ -93,10 +93,59 @@ def test_lines_are_told_apart(tmp_path: Path) -> None:
     found = explore(read_runs([tmp_path], episodes=True).records)
     labels = {env: [line.label for line in lines] for env, lines in found.items()}
     assert labels == {
-        "Hopper-v4": ["CaRe-BN, total_timesteps 20000", "CaRe-BN, total_timesteps 25000", "ANN"],
+        "Hopper-v4": ["CaRe-BN, 20,000 steps", "CaRe-BN, 25,000 steps", "ANN"],
         "My-v0": ["mine"],
     }
     first = found["Hopper-v4"][0]
     assert (first.seeds, first.complete) == (2, 2)
     unfinished = found["My-v0"][0]
     assert (unfinished.seeds, unfinished.evaluation, unfinished.best) == (0, None, None)
+    assert (unfinished.begun, unfinished.complete) == (1, 0)
+
+
+def labels_of(directory: Path) -> list[str]:
+    [lines] = explore(read_runs([directory]).records).values()
+    return [line.label for line in lines]
+
+
+def test_a_legend_names_what_a_reader_compares(tmp_path: Path) -> None:
+    """Of a budget its steps, not the intervals that follow from it; how a run was carried out never."""
+    write_run(tmp_path / "short", learning_starts=750, eval_interval=1537, checkpoint_interval=1537, log_interval=1000)
+    write_run(tmp_path / "long", total=40_000, learning_starts=975, eval_interval=2000, checkpoint_interval=2000)
+    assert labels_of(tmp_path) == ["CaRe-BN, 20,000 steps", "CaRe-BN, 40,000 steps"]
+    write_run(tmp_path / "gamma", total=60_000, learning_starts=975, gamma=0.9, hidden=[16, 16], norm_init=None)
+    labels = labels_of(tmp_path)
+    assert labels[2] == "CaRe-BN, 60,000 steps, gamma 0.9, hidden 16 16"  # what changes the learning is always told
+    assert labels[0] == "CaRe-BN, 20,000 steps, gamma none, hidden none"
+
+
+def test_options_that_follow_the_budget_are_told_where_nothing_else_differs(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", learning_starts=750, random_steps=750)
+    write_run(tmp_path / "b", learning_starts=500, random_steps=500)
+    assert labels_of(tmp_path) == ["CaRe-BN, learning-starts 500", "CaRe-BN, learning-starts 750"]
+
+
+def test_how_a_run_was_carried_out_makes_no_line_of_its_own(tmp_path: Path) -> None:
+    options = [{"checkpoint_interval": 100}, {"log_interval": 10}, {"import_modules": ["mine"]}, {"device": "cuda"}]
+    for seed, option in enumerate(options):
+        write_run(tmp_path / f"{seed}", seed=seed, **option)
+    [[line]] = explore(read_runs([tmp_path]).records).values()
+    assert (line.label, line.seeds) == ("CaRe-BN", 4)
+
+
+def test_a_copy_of_a_run_is_no_other_seed(tmp_path: Path) -> None:
+    write_run(tmp_path / "begun", done=10_000)
+    write_run(tmp_path / "done", threads=2)
+    write_run(tmp_path / "other", seed=1)
+    [[line]] = explore(read_runs([tmp_path]).records).values()
+    assert (line.seeds, line.begun, line.complete) == (2, 2, 2)
+
+
+def test_the_environment_with_the_most_data(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", env_id="Ant-v4", done=5_000)
+    write_run(tmp_path / "h", env_id="Hopper-v4")
+    assert with_most_data(explore(read_runs([tmp_path]).records)) == "Hopper-v4"
+    write_run(tmp_path / "b", "bn", env_id="Ant-v4", done=5_000)
+    found = explore(read_runs([tmp_path]).records)
+    assert with_most_data(found) == "Ant-v4"  # two runs, however short
+    assert list(found) == ["Ant-v4", "Hopper-v4"]

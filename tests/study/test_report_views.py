@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 from fake_runs import write_converted_run, write_costs, write_energy, write_run
 
+from carebn.study.cells import Budget
 from carebn.study.measured import read_measured
 from carebn.study.paper import STUDIES
 from carebn.study.records import Published
 from carebn.study.report.explorer import explore
-from carebn.study.report.views import Number, view_studies, view_study
+from carebn.study.report.parts import Number
+from carebn.study.report.views import view_studies, view_study
 from carebn.study.runs import RunRecord, read_run
 
 ENVS = ("InvertedDoublePendulum-v4", "Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4")
@@ -32,6 +34,20 @@ def test_difference_and_mark() -> None:
     assert Number(None, 0, 1, Published(100.0, 4.0)).difference is None
     assert Number(None, 0, 1, Published(100.0, 4.0)).mark == ""
     assert Number((1.0, 0.0), 1, 0, None).difference is None
+    assert (number.difference_told, Number((95.5, 3.0), 5, 0, Published(100.0, 4.0)).difference_told) == (
+        "+10.0 %",
+        "−4.5 %",
+    )
+
+
+def test_what_cannot_be_told_is_not_marked() -> None:
+    """One seed has no standard deviation, some published numbers have none, and 0.0 % is no difference."""
+    one = Number((9343.48, 0.0), 1, 0, Published(9345.0, 1.0))
+    assert (one.mark, one.difference_told) == ("", "−0.02 %")
+    assert Number((9343.48, 0.1), 2, 0, Published(9345.0, 1.0)).mark == "below"
+    assert Number((70.0, 0.1), 2, 0, Published(242.0)).mark == ""
+    equal = Number((9344.9, 0.01), 5, 0, Published(9345.0, 0.01))
+    assert (equal.mark, equal.difference_told) == ("", "0.0 %")
 
 
 def test_main_table(tmp_path: Path) -> None:
@@ -228,6 +244,33 @@ def test_every_study_is_shown_or_said_to_be_absent(tmp_path: Path) -> None:
     assert len(views) + len(absent) == len(STUDIES)
     assert {view.study.name for view in views} >= {"main", "td3-curves"}
     assert view_studies([])[0] == []
+
+
+def test_a_study_without_a_number_is_absent_and_says_why(tmp_path: Path) -> None:
+    """Not a card, a table or a picture in which everything is missing."""
+    views, absent = view_studies([read_run(write_run(tmp_path / "a"))])
+    assert [view.study.name for view in views] == ["main", "clif-td3", "time-steps", "td3-curves"]
+    assert all(len(view.labels) == 1 for view in views)
+    why = {one.study.name: one.why for one in absent}
+    assert why["relative-variance"] == "1 complete run is not enough for a number of it"
+    assert why["normalised-curves"] == why["ablation"] == why["relative-variance"]
+    assert why["sac"] == ""  # no run of it at all
+    table = views[0].table
+    assert table is not None
+    assert table.begun() == ([len(table.rows) - 1], [3])  # CaRe-BN on Hopper
+
+
+def test_several_budgets_are_told_and_one_can_be_chosen(tmp_path: Path) -> None:
+    for scale in (0.2, 1.0):
+        budget = Budget.scaled(scale)
+        options = {"learning_starts": budget.learning_starts, "eval_interval": budget.eval_interval}
+        write_run(tmp_path / str(scale), total=budget.total_timesteps, **options)
+    records = [read_run(tmp_path / name) for name in ("0.2", "1.0")]
+    views, absent = view_studies(records)
+    assert views == []
+    assert "choose one with --scale 0.2 or --scale 1" in next(one.why for one in absent if one.study.name == "main")
+    views, _ = view_studies(records, scale=0.2)
+    assert views[0].budgets == [205_000]
 
 
 def test_nothing_is_relative_to_a_baseline_of_another_budget(tmp_path: Path) -> None:

@@ -63,6 +63,16 @@ def test_cell_ignores_the_seed_only(tmp_path: Path) -> None:
     assert first.cell() != read_run(write_run(tmp_path / "d", seed=1, total=25_000)).cell()
 
 
+def test_a_run_kept_for_its_numbers_is_complete(tmp_path: Path) -> None:
+    """Thinned out: neither checkpoints nor a policy, and all its evaluations."""
+    run, begun = write_run(tmp_path / "a"), write_run(tmp_path / "b", done=10_000)
+    (run / "policy.safetensors").unlink()
+    assert not read_run(run).complete  # it has checkpoints: it was killed before its policy was saved
+    shutil.rmtree(run / "checkpoint")
+    assert read_run(run).complete
+    assert not read_run(begun).complete
+
+
 def test_time_over_several_sittings(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a")
     sittings = [(0, 1000, 10.0), (0, 2000, 20.0), (0, 1000, 30.0), (0, 2000, 50.0), (2000, 3000, 60.0)]

@@ -303,3 +303,26 @@ def test_two_thousand_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "(40)" in done.stdout
     assert int(done.stderr.split("peak MiB")[1]) < 1000
+
+
+def test_some_environments_are_compared_with_the_papers_same_ones(tmp_path: Path, study) -> None:
+    """The printed APG is of five environments; of two it is worked out from the paper's own numbers for these."""
+    for env_id in ("Ant-v4", "Hopper-v4"):
+        exact_run(tmp_path / "runs" / f"c{env_id}", "care-bn", env_id, 0, 300)
+        exact_run(tmp_path / "runs" / f"a{env_id}", "ann", env_id, 0, 200, neuron="none")
+    said = study("show", "main", "--envs", "Ant", "Hopper")
+    table = rows(said.stdout)
+    paper = {label: numbers for label, source, *numbers in table if source == "paper"}
+    worked_out = ((5373 / 4770 + 3586 / 3410) / 2 - 1) * 100
+    assert paper["CaRe-BN"] == ["5373 ± 159", "3586 ± 49", f"{worked_out:.2f}%"]
+    assert paper["ANN"][-1] == "0.00%"
+    ours = [numbers for _, source, *numbers in table if source == "ours"]
+    assert ours[-1] == ["300 (1)", "300 (1)", "50.00%"]
+    assert "of these 2" in said.stdout
+    assert [row[0] for row in table[20:]] == ["ANN", "CaRe-BN"]  # over both, only what there are runs of
+    assert "Over Ant-v4 and Hopper-v4, relative to ANN" in said.stdout
+    energy = rows(study("show", "energy", "--envs", "Ant", "Hopper").stdout)
+    assert energy[0][2:] == ["1862.40", "1728.00", "1795.20"]
+    variance = rows(study("show", "relative-variance", "--envs", "Ant").stdout)
+    assert next(row for row in variance if row[0] == "TD3 ANN")[2] == "–"  # the paper has it of all alone
+    assert next(row for row in rows(study("show", "relative-variance").stdout) if row[0] == "TD3 ANN")[2] == "21.24%"

@@ -97,6 +97,7 @@ def assert_one_sentence(said: Said) -> None:
         ("--import no_such_world", "cannot import module 'no_such_world'"),
         ("--env-kwargs colour=red", "unexpected keyword argument 'colour'"),
         ("--actor-learning-rate -1", "learning rate"),
+        ("--learning-starts 4e1", "would never learn: it ends after 40 steps (--total-timesteps), and learning starts"),
     ],
 )
 def test_a_mistake_is_one_sentence(carebn, words: str, told: str) -> None:
@@ -340,17 +341,16 @@ def test_tracking_without_its_package(carebn, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     said = carebn("train", "--env-id", "InvertedPendulum-v4", *TINY, "--run-dir", "r", "--track")
     assert_one_sentence(said)
-    assert "pip install 'carebn[wandb]'" in said.err
+    assert "pip install wandb" in said.err
     assert not Path("r").exists()
 
 
 @pytest.mark.slow
 def test_doubts_are_one_line_each_and_the_run_goes_on(carebn) -> None:
     words = [word for word in TINY if word != "--quiet"]
-    said = carebn("train", "--env-id", "Pendulum-v1", *words, "--learning-starts", "4e1", "--threads", "1000")
+    said = carebn("train", "--env-id", "Pendulum-v1", *words, "--threads", "1000")
     assert said.code == 0
     lines = said.err.splitlines()
-    assert "warning: this run never learns: --learning-starts 40 is not below --total-timesteps 40" in lines
     assert any(line.startswith("warning: --threads 1000 is more than the ") for line in lines)
 
 

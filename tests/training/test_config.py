@@ -55,6 +55,7 @@ CHANGES: dict[str, Any] = {
     "raw_bytes": True,
     "eval_interval": 123,
     "eval_episodes": 3,
+    "eval_max_steps": 500,
     "recalibration_batches": 7,
     "checkpoint_interval": 55,
     "log_interval": 9,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from carebn.training import Run, TrainConfig
-from carebn.training.evaluation import Evaluation, evaluate
+from carebn.training.evaluation import Evaluation, cut_short, evaluate, longest
 from carebn.training.record import read_rows
 
 
@@ -75,6 +75,29 @@ def test_mean_and_standard_deviation() -> None:
     assert result.mean == 3.0
     assert result.std == pytest.approx(np.sqrt(14 / 3))
     assert isinstance(result.mean, float)
+
+
+class Endless(SeededLength):
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.t += 1
+        return np.array([self.seed, self.t], np.float32), 1.0, self.t == self.seed, False, {}
+
+
+def test_an_episode_without_an_end_is_cut() -> None:
+    result = evaluate(lambda obs: obs, [Endless() for _ in range(3)], [3, 1000, 5], "Endless", max_steps=5)
+    assert result == Evaluation([3.0, 5.0, 5.0], [3, 5, 5], cut=1)
+    told = cut_short(result, "Endless", "--eval-max-steps")
+    assert "1 of 3 episodes of Endless" in told
+    assert "after 5 steps; register it with max_episode_steps" in told
+    assert cut_short(Evaluation([1.0], [1]), "Endless", "--eval-max-steps") == ""
+
+
+def test_how_long_an_episode_may_last() -> None:
+    """As asked; else as the environment itself says; else as long as the longest Atari game."""
+    assert longest(gym.make("Pendulum-v1"), None) == 200
+    assert longest(gym.make("Pendulum-v1"), 7) == 7
+    assert longest(Endless(), None) == 108_000
+    assert longest(Endless(), 7) == 7
 
 
 def test_seeds_and_environments_must_match() -> None:

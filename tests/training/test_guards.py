@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from carebn.training import InterruptedRun, Run, TrainConfig
+from carebn.training.conversion import replay_observations
 from carebn.training.policy import load
+from carebn.training.progress_of import unfinished
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +83,7 @@ def test_a_loss_that_is_not_finite_is_named(tmp_path: Path, algo: Any, env_id: s
 
 def test_a_weight_that_is_not_finite_never_reaches_a_checkpoint(tmp_path: Path) -> None:
     """During the warm-up no loss would tell."""
-    run = Run(config(tmp_path, learning_starts=60))
+    run = Run(config(tmp_path, learning_starts=59, random_steps=60))
     after_step(run, 45, lambda: run.agent.policy.decoder.bias.data.fill_(float("inf")))
     with pytest.raises(ValueError, match=r"actor\.decoder\.bias holds NaN or infinity at step 60"):
         run.train()
@@ -180,11 +182,17 @@ def test_control_c_saves_and_the_result_is_identical(tmp_path: Path, undisturbed
     assert differing(tmp_path, undisturbed) == []
 
 
-def test_control_c_at_the_last_step_is_too_late_to_matter(tmp_path: Path, undisturbed: Path) -> None:
+def test_control_c_at_the_last_step_leaves_its_evaluation_for_later(tmp_path: Path, undisturbed: Path) -> None:
     run = Run(config(tmp_path))
     after_step(run, 60, lambda: signal.raise_signal(signal.SIGINT))
-    assert run.train()
+    with pytest.raises(InterruptedRun, match="stopped at step 60; the same command resumes it"):
+        run.train()
+    assert unfinished(tmp_path, run.config) == f"the training of {tmp_path} is unfinished: its last evaluation is due"
+    with pytest.raises(ValueError, match="is unfinished, with its last evaluation to be made"):
+        replay_observations(tmp_path)
+    assert Run(config(tmp_path)).train()
     assert differing(tmp_path, undisturbed) == []
+    assert unfinished(tmp_path, run.config) is None
 
 
 def test_stopping_at_every_step_is_still_the_same_run(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_observations_of_another_size_are_refused(finished: Path, shape: tuple[i
 @pytest.mark.parametrize("method", ["care-bn", "ann"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e300])
 def test_observations_that_are_not_finite_are_refused(tmp_path: Path, method: str, bad: float) -> None:
-    Run(config(tmp_path, method=method, total_timesteps=4)).train()
+    Run(config(tmp_path, method=method, total_timesteps=4, learning_starts=2)).train()
     policy = load(tmp_path)
     for obs in (np.array([0, bad, 0]), np.array([[0, 0, 0], [0, bad, 0]])):
         with np.errstate(over="ignore"), pytest.raises(ValueError, match="NaN or infinity"):
@@ -175,7 +175,7 @@ def test_observations_that_are_not_finite_are_refused(tmp_path: Path, method: st
 
 def test_what_is_no_byte_is_refused_where_bytes_are_expected(tmp_path: Path) -> None:
     """A cast to bytes would quietly turn it into some other observation."""
-    run = Run(config(tmp_path, env_id="ALE/Pong-v5", algo="dqn", method="ann", total_timesteps=4))
+    run = Run(config(tmp_path, env_id="ALE/Pong-v5", algo="dqn", method="ann", total_timesteps=4, learning_starts=2))
     run.eval_envs = [gym.wrappers.TimeLimit(run.eval_envs[0], 5)]
     run.train()
     policy = load(tmp_path)

@@ -63,6 +63,8 @@ def test_a_training_saves_itself(tmp_path: Path, number: int, code: int) -> None
     process = start("train", *SLOW, "--run-dir", "run", cwd=tmp_path)
     returned, said = send(process, number, lambda: bool(list(tmp_path.glob("run/checkpoint/0*"))))
     assert returned == code
+    acknowledged, said = said.split("\n", 1)
+    assert acknowledged == "stopping after this step, saving; again to stop without saving"
     assert said.startswith("stopped at step ")
     assert said.endswith("; the same command resumes it\n")
     step = int(said.split()[3].strip(";").replace(",", ""))

@@ -1,11 +1,14 @@
 """Experience replay: a ring of transitions in plain arrays, filled one by one and sampled uniformly."""
 
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
+
+from carebn.limits import check_memory, number
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -29,6 +32,8 @@ class ReplayBuffer:
     ) -> None:
         if capacity < 1:
             raise ValueError(f"a replay buffer needs room for at least one transition, got {capacity}")
+        row = np.dtype(obs_dtype).itemsize * prod(obs_shape) * 2 + 8 * max(1, prod(action_shape)) + 5
+        check_memory(f"a replay of {number(capacity)} transitions", capacity * row, "choose a smaller --buffer-size")
         self.capacity = capacity
         self.added = 0
         discrete = action_shape == ()

@@ -1,5 +1,6 @@
 """``carebn convert``."""
 
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -7,8 +8,10 @@ from typing import Literal
 import tyro
 
 from carebn.commands.consent import Consent
+from carebn.limits import check_episodes
 from carebn.network.conversion import Conversion
 from carebn.training.conversion import convert_run, directory_name, save_converted
+from carebn.training.evaluation import cut_short
 from carebn.training.policy import read_config
 from carebn.training.sweep import plot_sweep, print_sweep, sweep
 from carebn.training.worlds import ask
@@ -43,6 +46,9 @@ class Config(Consent):
     """Also play with these numbers of time steps and with the ANN, and print and plot the return against them."""
     episodes: int = 10
     """Episodes for each of them."""
+    max_steps: int | None = None
+    """Longest episode. Default: as the run was evaluated (--eval-max-steps), else the environment's own
+    max_episode_steps; where it has none, 108_000."""
 
     def conversion(self) -> Conversion:
         return Conversion(
@@ -58,8 +64,9 @@ class Config(Consent):
 
 
 def run(config: Config) -> int:
-    if config.episodes < 1:
-        raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
+    check_episodes(config.episodes)
+    if config.max_steps is not None and config.max_steps < 1:
+        raise ValueError(f"--max-steps must be at least 1, got {config.max_steps}")
     conversion = config.conversion().checked()
     for time_steps in config.sweep:
         replace(conversion, time_steps=time_steps).checked()  # before anything is written or played
@@ -72,8 +79,13 @@ def run(config: Config) -> int:
     print(f"thresholds by {config.rule} from {record['observations']:,} replay observations; output from {read}")
     print(f"policy: {out / 'policy.safetensors'}")
     if config.sweep:
-        result = sweep(config.run, policy, conversion, sorted(set(config.sweep)), config.episodes)
+        result = sweep(config.run, policy, conversion, sorted(set(config.sweep)), config.episodes, config.max_steps)
         print_sweep(result)
+        for played in (result.ann, *(score for _, score in result.converted)):
+            if played.cut:
+                told = cut_short(played, policy.config.env_id, "--max-steps")
+                print(f"warning: {told}", file=sys.stderr)
+                break
         print(f"return against time steps: {plot_sweep(result, out, policy.config.title())}")
     print(f"next: carebn evaluate {out}")
     return 0

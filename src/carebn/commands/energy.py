@@ -11,16 +11,18 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from carebn.commands.consent import Consent
+from carebn.limits import check_episodes
 from carebn.measure.energy import PAPER_NJ, PRICES, Count, as_json, counterpart
 from carebn.measure.energy_report import figure, table, verdict
 from carebn.measure.spikes import decide
 from carebn.network import SpikingActor, SpikingQNetwork
 from carebn.network.converted import Converted
+from carebn.reading import read_file
 from carebn.show.counter import Counter
 from carebn.show.outputs import writable_directory
 from carebn.show.terminal import print_table, terminal
 from carebn.training.best import POLICY as BEST
-from carebn.training.evaluation import play
+from carebn.training.evaluation import cut_short, play
 from carebn.training.files import as_json as json_bytes
 from carebn.training.files import sha256, write_atomically
 from carebn.training.policy import Which, load
@@ -42,16 +44,19 @@ class Config(Consent):
     """Noise-free episodes to count over. More: a better mean."""
     seed: int = 1_000_000
     """Seed of the first episode; the others follow. The default is outside of what training uses."""
+    max_steps: int | None = None
+    """Longest episode. Default: as the run was evaluated (--eval-max-steps), else the environment's own
+    max_episode_steps; where it has none, 108_000."""
     quiet: bool = False
     """No progress display."""
 
 
 def run(config: Config) -> int:
-    if config.episodes < 1:
-        raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
-    if config.seed < 0:
-        raise ValueError(f"--seed must not be negative, got {config.seed}")
+    check_episodes(config.episodes, config.seed)
+    if config.max_steps is not None and config.max_steps < 1:
+        raise ValueError(f"--max-steps must be at least 1, got {config.max_steps}")
     policy = load(config.run, config.which, trust=config.word)
+    max_steps = config.max_steps or policy.config.eval_max_steps
     out = writable_directory(config.out if config.out is not None else config.run)
     console, errors = terminal(), Console(stderr=True)
     warning = unfinished(config.run, policy.config)
@@ -67,16 +72,18 @@ def run(config: Config) -> int:
             counter.advance(len(observations))
             return decision.action, decision.state
 
-        result = play(act, envs, range(config.seed, config.seed + len(envs)), policy.config.env_id)
+        result = play(act, envs, range(config.seed, config.seed + len(envs)), policy.config.env_id, max_steps)
     for env in envs:
         env.close()
     env_id = policy.config.env_id
+    if result.cut:
+        errors.print(f"warning: {cut_short(result, env_id, '--max-steps')}", highlight=False, soft_wrap=True)
     network = policy.network
     spiking = isinstance(network, (SpikingActor, SpikingQNetwork, Converted))
     bill, ann = count.bill(), counterpart(network) if spiking else None
     data: dict[str, Any] = {
         "run": policy.title(),
-        "policy": sha256((config.run / (BEST if config.which == "best" else POLICY)).read_bytes()),  # what was counted
+        "policy": sha256(read_file(config.run / (BEST if config.which == "best" else POLICY))),  # what was counted
         "env_id": env_id,
         "episodes": config.episodes,
         "decisions": count.decisions,

@@ -10,10 +10,13 @@ from carebn.commands.consent import Consent
 from carebn.deploy.export import FORMATS, TOLERANCE, export, observations
 from carebn.deploy.origin import origin_of
 from carebn.errors import unknown_name
+from carebn.limits import check_episodes, check_most
 from carebn.training.best import read_best
 from carebn.training.checkpoint import CheckpointStore
 from carebn.training.policy import Which, load
 from carebn.training.progress_of import unfinished
+
+MOST_OBSERVATIONS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ def run(config: Config) -> int:
     for name in ("observations", "episodes"):
         if getattr(config, name) < 1:
             raise ValueError(f"--{name} must be at least 1, got {getattr(config, name)}")
+    check_episodes(config.episodes)
+    check_most("--observations", config.observations, MOST_OBSERVATIONS)
     policy = load(config.run, config.which, trust=config.word)
     warning = unfinished(config.run, policy.config)
     if warning:

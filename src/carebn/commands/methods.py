@@ -7,7 +7,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from carebn.show.terminal import print_table, terminal
+from carebn.show.terminal import FILE_WIDTH, print_table, terminal
 from carebn.training.methods import METHODS, TASKS, find_method
 
 
@@ -23,15 +23,24 @@ def _words(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _table() -> Table:
+FEW = 4  # differences that a line of a terminal can name
+NARROW = 120  # columns; in fewer, a line has room for what learns and its scores
+
+
+def _table(width: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("method", no_wrap=True)
-    for title in ("gain in the paper", "what learns", "differs by"):
+    for title in ("what learns", "gain in the paper"):
         table.add_column(title)
+    if width >= NARROW:
+        table.add_column("differs by")
     for name, method in METHODS.items():
-        differences = ", ".join(f"{key} {_words(value)}" for key, value in method.differences().items())
-        scores = ", ".join(score.short() for score in method.scores)
-        table.add_row(name, scores or "–", method.summary, differences or "–")
+        differences = method.differences()
+        told = ", ".join(f"{key} {_words(value)}" for key, value in differences.items())
+        if len(differences) > FEW and width < FILE_WIDTH:
+            told = f"{len(differences)} options, see carebn methods {name}"
+        scores = (", " if width >= NARROW else "\n").join(score.short() for score in method.scores)
+        table.add_row(*(name, method.summary, scores or "–", told or "–")[: len(table.columns)])
     return table
 
 
@@ -53,6 +62,7 @@ def run(config: Config) -> int:
     if config.name is not None:
         _show(config.name, console)
         return 0
-    print_table(console, _table())
-    console.print("\ngain: average over five MuJoCo tasks with TD3, against the ANN. `carebn methods NAME` tells all.")
+    print_table(console, _table(console.width))
+    console.print("\ngain: average over five MuJoCo tasks with TD3, against the ANN.")
+    console.print("carebn methods NAME tells all about one.")
     return 0

@@ -20,19 +20,25 @@ class Config:
     runs: tyro.conf.Positional[tuple[Path, ...]] = (Path("runs"),)
     """Run directories, or directories that hold them at any depth."""
     out: Path | None = None
-    """The file to write; for png and pdf the directory, which gets a file for each figure."""
+    """The file to write; for png and pdf the directory, which gets a file for each figure. Default: report.html,
+    report.md or report-figures."""
     format: Annotated[str, tyro.conf.arg(metavar="html|md|png|pdf")] = "html"
     """html: one page that needs no network. md: plain tables. png, pdf: figures for print."""
+    scale: float | None = None
+    """Beside the paper count only runs at this part of its budget. Default: all, if each cell has only one budget."""
 
 
 def run(config: Config) -> int:
     if config.format not in OUTPUTS:
         raise ValueError(unknown_name("format", config.format, OUTPUTS))
+    from carebn.study.cells import Budget
     from carebn.study.measured import read_measured
     from carebn.study.report.explorer import explore
     from carebn.study.report.views import view_studies
     from carebn.study.runs import read_runs
 
+    if config.scale is not None:
+        Budget.scaled(config.scale)  # a mistake is told before anything is read
     runs = read_runs(config.runs, episodes=True, measures=True)
     measured = read_measured(config.runs)
     for problem in (*runs.problems, *measured.problems):
@@ -41,7 +47,7 @@ def run(config: Config) -> int:
         where = ", ".join(map(str, config.runs))
         kind = "no readable run" if runs.problems else "no run"
         raise ValueError(f"there is {kind} in {where}; make one with carebn train or carebn study run")
-    views, absent = view_studies(runs.records, measured)
+    views, absent = view_studies(runs.records, measured, config.scale)
     environments = explore(runs.records)
     out = config.out if config.out is not None else Path(OUTPUTS[config.format])
     try:
@@ -50,7 +56,9 @@ def run(config: Config) -> int:
 
             out.mkdir(parents=True, exist_ok=True)
             figures = write_figures(environments, views, out, config.format)
-            print(f"{len(figures)} figures: {out}")
+            if not figures:
+                raise ValueError("there is nothing to draw yet: no run has an evaluation")
+            print(f"{len(figures)} figure{'s' * (len(figures) != 1)}: {out}")
             return 0
         from carebn.study.report.markdown import render_markdown
         from carebn.study.report.page import render_page

@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 
 from carebn.commands.consent import Consent
+from carebn.limits import check_episodes
 from carebn.measure.spikes import decide
 from carebn.show.outputs import writable_file
 from carebn.show.raster import DPI, figure
@@ -38,8 +39,7 @@ class Config(Consent):
 def run(config: Config) -> int:
     if config.decision < 1:
         raise ValueError(f"--decision must be at least 1, got {config.decision}")
-    if config.seed < 0:
-        raise ValueError(f"--seed must not be negative, got {config.seed}")
+    check_episodes(1, config.seed)
     if config.out.suffix.lower() != ".png":
         raise ValueError(f"a raster is a .png picture, so --out {config.out} needs that ending")
     policy = load(config.run, config.which, trust=config.word)

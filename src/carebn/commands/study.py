@@ -10,6 +10,7 @@ import tyro
 from rich.table import Table
 
 from carebn.errors import unknown_name
+from carebn.limits import check_memory, check_most
 from carebn.machine import cores
 from carebn.show.terminal import print_table, terminal
 from carebn.study.paper import FIGURES, IDP, STUDIES, TABLES, find_study
@@ -19,6 +20,8 @@ if TYPE_CHECKING:  # loads torch, which listing studies and --help do without
     from carebn.study.sweep import Sweep
 
 EVERY = "all"
+MOST_SEEDS = 1000  # per cell; the paper has five
+RUN_MEMORY = 300 * 2**20  # bytes that a run takes at least
 FIRST_RUNS = 5  # of a plan that are named, and the last
 
 
@@ -133,11 +136,16 @@ def _run(config: RunStudy) -> int:
     for study in studies:
         if study.command:
             _tell(f"{study.name} is made of more than runs: {study.command}")
+    if config.on == "local":
+        at_once = min(config.workers or 1, len(configs))
+        check_memory(f"training {at_once:,} runs at a time", at_once * RUN_MEMORY, "choose fewer --workers")
     if config.dry_run:
         _plan(Sweep(configs, config.runs), config)
         return 0
+    from carebn.show.outputs import writable_directory
     from carebn.study.display import SweepDisplay, summary
 
+    writable_directory(config.runs, "--runs")
     place = Place(config.on, config.workers, config.address, config.slurm, config.runs)
     with SweepDisplay() as display:
         sweep = Sweep(configs, config.runs, display)
@@ -276,6 +284,8 @@ def _check_counts(seeds: int | None, workers: int | None) -> None:
     for name, value in (("seeds", seeds), ("workers", workers)):
         if value is not None and value < 1:
             raise ValueError(f"--{name} must be at least 1, got {value}")
+    if seeds is not None:
+        check_most("--seeds", seeds, MOST_SEEDS)
 
 
 def _runs_option(runs: Path) -> str:

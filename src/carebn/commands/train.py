@@ -1,15 +1,65 @@
 """``carebn train``."""
 
 import sys
+from inspect import signature
+from typing import Any
 
 from carebn.checksums import read_sealed
+from carebn.norm import NORMS
 from carebn.training import InterruptedRun, Run, TrainConfig
 from carebn.training.conversion import finish_conversion
 from carebn.training.curve import plot_curve
+from carebn.training.defaults import ALGORITHMS, FROM_TABLE, GENERAL, table_of
 from carebn.training.identity import resumed as as_stored
 from carebn.training.worlds import ask, modules_of
 
 Config = TrainConfig
+
+# How the help is divided; an option that is not named here is with the one before it.
+GROUPS = {
+    "task and agent": ("env_id", "import_modules", "algo", "method", "neuron", "seed"),
+    "budget": ("total_timesteps", "learning_starts", "random_steps", "update_interval"),
+    "learning": ("buffer_size", "batch_size", "gamma", "tau", "actor_learning_rate", "target"),
+    "network": ("time_steps", "hidden", "surrogate", "readout", "conversion_steps", "raw_bytes"),
+    "encoder": ("coding", "observation"),
+    "normaliser": ("norm_momentum", "norm_init", "recalibration_batches"),
+    "evaluation": ("eval_interval", "measure"),
+    "files and machine": ("run_dir", "threads", "device", "checkpoint_interval", "log_interval", "track", "quiet"),
+}
+
+
+def _number(value: Any) -> str:
+    mantissa, _, exponent = f"{value:.0e}".partition("e-")
+    return f"{mantissa}e-{int(exponent)}" if exponent and value < 1e-3 else f"{value:_}" if value >= 1 else f"{value:g}"
+
+
+def _values(owners: dict[str, Any], all_of_them: bool) -> str:
+    """Each value with those that share it; a value that all have stands alone."""
+    sharing: dict[str, list[str]] = {}
+    for owner, value in owners.items():
+        sharing.setdefault(_number(value), []).append(owner)
+    if all_of_them and len(sharing) == 1:
+        return next(iter(sharing))
+    return "; ".join(f"{', '.join(having)} {value}" for value, having in sharing.items())
+
+
+def _by_algorithm(name: str) -> str:
+    tables = {algo: table_of(TrainConfig(algo=algo)) for algo in ALGORITHMS}  # type: ignore[arg-type]  # its keys
+    having = {algo: table[name] for algo, table in tables.items() if name in table}
+    return _values(having, len(having) == len(tables))
+
+
+def _by_norm() -> str:
+    momenta = {name: signature(norm).parameters.get("momentum") for name, norm in NORMS.items()}
+    return _values({name: momentum.default for name, momentum in momenta.items() if momentum is not None}, False)
+
+
+# What the options that are left open come to.
+DEFAULTS = {name: _by_algorithm(name) for name in FROM_TABLE} | {
+    "norm_momentum": _by_norm(),
+    "readout": GENERAL["readout"],
+    "readout_init": GENERAL["readout_init"],
+}
 
 
 def resumed(config: TrainConfig, words: list[str]) -> TrainConfig:

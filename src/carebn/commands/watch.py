@@ -7,6 +7,7 @@ import tyro
 from rich.console import Console
 
 from carebn.commands.consent import Consent
+from carebn.limits import check_episodes
 from carebn.measure.spikes import decide
 from carebn.show.counter import Counter
 from carebn.show.film import Film, format_of
@@ -17,6 +18,8 @@ from carebn.training.environment import check_step, reset, spaces_of, step
 from carebn.training.policy import Which, load
 from carebn.training.progress_of import unfinished
 
+SLOWEST, FASTEST = 0.001, 1000.0
+LONGEST = 86_400  # seconds of film
 USUAL_RATE = 30.0  # decisions per second, where an environment does not say
 
 
@@ -45,13 +48,14 @@ class Config(Consent):
 
 
 def run(config: Config) -> int:
-    if config.episodes < 1:
-        raise ValueError(f"--episodes must be at least 1, got {config.episodes}")
-    if config.seed < 0:
-        raise ValueError(f"--seed must not be negative, got {config.seed}")
+    check_episodes(config.episodes, config.seed)
     for name in ("speed", "seconds"):
         if not 0 < getattr(config, name) < float("inf"):
             raise ValueError(f"--{name} must be above zero and finite, got {getattr(config, name)}")
+    if not SLOWEST <= config.speed <= FASTEST:
+        raise ValueError(f"--speed must lie between {SLOWEST:g} and {FASTEST:g}, got {config.speed:g}")
+    if config.seconds > LONGEST:
+        raise ValueError(f"--seconds must be at most {LONGEST:,}, which is a day, got {config.seconds:g}")
     form = format_of(config.out)
     policy = load(config.run, config.which, trust=config.word)
     writable_file(config.out)

@@ -26,13 +26,13 @@ from carebn.deploy.folding import fold
 from carebn.deploy.origin import origin_of
 from carebn.deploy.parity import Parity, compare, trained_values
 from carebn.deploy.quantise import LEVELS, quantised
-from carebn.deploy.regular import check_regular
 from carebn.deploy.returns import FIRST_SEED, Returns, compared
 from carebn.deploy.runtime import DeployedPolicy, load
 from carebn.errors import unknown_name
+from carebn.reading import regular_file
 from carebn.training.environment import check_step, reset, step
 from carebn.training.evaluation import Evaluation, evaluate
-from carebn.training.files import as_json, flush_directory, sha256, write_file
+from carebn.training.files import as_json, flush_directory, replaceable, sha256, write_file
 from carebn.training.flat import flat_space
 from carebn.training.policy import Policy
 from carebn.training.spaces_file import sample
@@ -80,7 +80,7 @@ def _onnx() -> Any:
         return importlib.import_module("carebn.deploy.onnx_export")
     except ModuleNotFoundError as error:
         if error.name in ("onnx", "onnxruntime"):
-            raise ValueError("this export needs onnx and onnxruntime: pip install 'carebn[onnx]'") from error
+            raise ValueError("this export needs onnx and onnxruntime: pip install onnx onnxruntime") from error
         raise
 
 
@@ -221,8 +221,11 @@ def export(
 def _check_writable(out: Path) -> None:
     if out.is_dir():
         raise ValueError(f"{out} is a directory; give the name of a file")
-    if out.exists():
-        check_regular(out)  # a device or a named pipe would be replaced by the file
+    try:
+        replaceable(out)
+        replaceable(Path(f"{out}.json"))
+    except OSError as error:
+        raise ValueError(f"cannot write {out}: {error.filename}: {error.strerror}") from error
     if not out.parent.is_dir():
         raise ValueError(f"cannot write {out}: there is no directory {out.parent}")
     if not os.access(out.parent, os.W_OK):
@@ -297,7 +300,8 @@ def _played(policy: Policy, network: Folded, seeds: range) -> Evaluation:
     config, deployed = policy.config, DeployedPolicy(network)
     envs = [policy.make_env() for _ in seeds]
     try:
-        return evaluate(lambda obs: deployed.predict(obs.astype(policy.obs_dtype))[0], envs, seeds, config.env_id)
+        act = lambda obs: deployed.predict(obs.astype(policy.obs_dtype))[0]  # noqa: E731
+        return evaluate(act, envs, seeds, config.env_id, config.eval_max_steps)
     finally:
         for env in envs:
             env.close()
@@ -335,11 +339,11 @@ def _recorded(segments: Sequence[Path], count: int) -> NDArray[Any] | None:
     try:
         parts = []
         for path in chosen:
-            check_regular(path)
-            with safetensors.safe_open(path, framework="numpy") as file:
+            with safetensors.safe_open(regular_file(path), framework="numpy") as file:
                 parts.append(file.get_tensor("obs"))
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"the run's replay cannot be read: {error}") from error
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.strerror else error
+        raise ValueError(f"the run's replay cannot be read: {reason}") from error
     rows = np.concatenate(parts)
     return np.ascontiguousarray(rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)])
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from carebn.deploy.describe import check_origin
 from carebn.deploy.regular import check_regular
 from carebn.errors import unknown_name
+from carebn.reading import parse_object
 
 Array = NDArray[np.float64]
 
@@ -287,7 +288,7 @@ class Folded:
             with np.load(path, allow_pickle=False) as file:
                 if "description" not in file:
                     raise ValueError("it is not a policy of carebn")
-                description = json.loads(str(file["description"]))
+                description = parse_object(str(file["description"]))
                 arrays = {name: file[name] for name in file.files if name != "description"}
             return _build(description, arrays)
         except UNREADABLE as error:

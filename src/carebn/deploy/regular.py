@@ -3,6 +3,8 @@
 import stat
 from pathlib import Path
 
+from carebn.reading import KINDS
+
 
 def check_regular(path: Path) -> None:
     """FileNotFoundError if there is no such file, ValueError if it is something else than a file."""
@@ -11,13 +13,4 @@ def check_regular(path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(f"there is no file {path}") from None
     if not stat.S_ISREG(mode):
-        raise ValueError(f"{path} is {_KINDS.get(stat.S_IFMT(mode), 'something else')}, and a regular file is expected")
-
-
-_KINDS = {
-    stat.S_IFDIR: "a directory",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFSOCK: "a socket",
-}
+        raise ValueError(f"{path} is {KINDS.get(stat.S_IFMT(mode), 'something else')}, and a regular file is expected")

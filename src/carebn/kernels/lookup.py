@@ -29,7 +29,7 @@ from carebn.kernels.lanes import (
     fill_table,
     write_codes,
 )
-from carebn.kernels.pool import BLOCKS, NOT_BINARY, array_at, my_blocks, my_part, rows_of, wait_for_all
+from carebn.kernels.pool import BLOCKS, NOT_BINARY, array_at, my_blocks, my_part, my_share, rows_of, wait_for_all
 from carebn.kernels.tables import INT, REAL, Array, Scratch, Table
 
 TILE = 16  # rows and columns that are transposed together
@@ -215,11 +215,10 @@ def weight_gradient(t: Any, one: Any) -> int:
     wait_for_all(t)
     tables = my_part(t, t.tables, TABLES * 4)
     total = my_part(t, t.total, inputs * WIDEST * ROW)
-    for block in my_blocks(t):
-        for s in range(block, t.slabs, BLOCKS):
-            v0, width = slab_of(s, t.slabs, columns // LANES)
-            by_input = array_at(total, (inputs, width * LANES), one)
-            gradient_of_slab(samples, inputs, columns, v0, width, t.grad, t.codes, tables, by_input, t.silence)
-            n0, n1 = v0 * LANES, min((v0 + width) * LANES, outputs)
-            transpose(by_input[:, : n1 - n0], result[n0:n1])
+    for s in my_share(t, t.slabs):
+        v0, width = slab_of(s, t.slabs, columns // LANES)
+        by_input = array_at(total, (inputs, width * LANES), one)
+        gradient_of_slab(samples, inputs, columns, v0, width, t.grad, t.codes, tables, by_input, t.silence)
+        n0, n1 = v0 * LANES, min((v0 + width) * LANES, outputs)
+        transpose(by_input[:, : n1 - n0], result[n0:n1])
     return 0

@@ -26,6 +26,7 @@ from carebn.kernels.pool import (
     my_blocks,
     my_number,
     my_part,
+    my_share,
     rows_of,
     wait_for_all,
 )
@@ -85,9 +86,7 @@ def encode(t: Any, one: Any) -> int:
         for b in rows_of(block, batch):
             row[:features] = a[b]
             packed_lanes.encode(row.ctypes.data, t.spikes + b * size, batch * size, steps, t.constants, whole)
-            for step in range(steps):
-                for i in range(whole * BYTES, size):
-                    spikes[step, b, i] = 0
+            spikes[:, b, whole * BYTES :] = 0
     return 0
 
 
@@ -121,67 +120,56 @@ def layer(t: Any, one: Any) -> int:
     tables = my_part(t, t.tables, TABLES * 4)
     wide = my_part(t, t.wide, x_size * 8 * WIDEST * ROW)
     start = array_at(my_part(t, t.start, WIDEST * ROW), (WIDEST * LANES,), one)
-    for block in my_blocks(t):
-        for s in range(block, t.slabs, BLOCKS):
-            v0, width = slab_of(s, t.slabs, whole)
-            n0, end = v0 * LANES, (v0 + width) * LANES
-            n1 = min(end, outputs)
-            slab_ = t.z + (v0 if t.keep else my_number(t) * WIDEST) * ROW * rows
+    for s in my_share(t, t.slabs):
+        v0, width = slab_of(s, t.slabs, whole)
+        n0, end = v0 * LANES, (v0 + width) * LANES
+        n1 = min(end, outputs)
+        slab_ = t.z + (v0 if t.keep else my_number(t) * WIDEST) * ROW * rows
 
-            # product
-            by_input = array_at(wide, (x_size * 8, width * LANES), one)
-            transpose(weight[n0:n1], by_input[:inputs, : n1 - n0])
-            for k in range(inputs):
-                for n in range(n1 - n0, width * LANES):
-                    by_input[k, n] = 0
-            for k in range(inputs, x_size * 8):
-                for n in range(width * LANES):
-                    by_input[k, n] = 0
-            start[:] = 0
-            if t.bias != 0 and not normalised:
-                start[: n1 - n0] = array_at(t.bias, (outputs,), one)[n0:n1]
-            for p in range(x_size // WORD):
-                for i in range(AT_ONCE):
-                    first = wide + (p * AT_ONCE + i) * BITS * width * ROW
-                    fill_table(
-                        tables + i * ENTRIES * width * ROW,
-                        first, first + width * ROW, first + 2 * width * ROW, first + 3 * width * ROW, width,
-                    )  # fmt: skip
-                source, step = (start.ctypes.data, 0) if p == 0 else (slab_, width * ROW)
-                packed_lanes.add_looked_up(width, slab_, source, step, t.x + p * WORD, x_size, tables, rows)
-
-            # scale and shift
-            if normalised:
-                pivot = array_at(slab_, (width * LANES,), one)
-                for n in range(width * LANES):
-                    maps[2, n0 + n] = pivot[n]
-                array_at(t.sums, (2, BLOCKS, columns), float64(0))[:, :, n0:end] = 0
-                for v in range(width):
-                    for b in range(BLOCKS):
-                        mine = rows_of(b, batch)
-                        for step in range(steps):
-                            packed_lanes.add_moments(
-                                slab_ + (step * batch + mine.start) * width * ROW + v * ROW, width * ROW, len(mine),
-                                center_ + (v0 + v) * ROW,
-                                t.sums + (b * columns + n0 + v * LANES) * 8,
-                                t.sums + ((BLOCKS + b) * columns + n0 + v * LANES) * 8,
-                            )  # fmt: skip
-                if not vectors.statistics_and_map(t, n0, n1, one):
-                    finite[0] = 0
-                for n in range(n1, end):
-                    maps[:, n] = 0
-
-            # neurons
-            for v in range(width):
-                packed_lanes.fire(
-                    slab_ + v * ROW, width * ROW, steps, batch, scale_ + (v0 + v) * ROW, shift_ + (v0 + v) * ROW,
-                    t.neuron, t.spikes + (v0 + v) * BYTES, t.out_size,
+        # product
+        by_input = array_at(wide, (x_size * 8, width * LANES), one)
+        transpose(weight[n0:n1], by_input[:inputs, : n1 - n0])
+        by_input[:inputs, n1 - n0 :] = 0
+        by_input[inputs:] = 0
+        start[:] = 0
+        if t.bias != 0 and not normalised:
+            start[: n1 - n0] = array_at(t.bias, (outputs,), one)[n0:n1]
+        for p in range(x_size // WORD):
+            for i in range(AT_ONCE):
+                first = wide + (p * AT_ONCE + i) * BITS * width * ROW
+                fill_table(
+                    tables + i * ENTRIES * width * ROW,
+                    first, first + width * ROW, first + 2 * width * ROW, first + 3 * width * ROW, width,
                 )  # fmt: skip
+            source, step = (start.ctypes.data, 0) if p == 0 else (slab_, width * ROW)
+            packed_lanes.add_looked_up(width, slab_, source, step, t.x + p * WORD, x_size, tables, rows)
+
+        # scale and shift
+        if normalised:
+            maps[2, n0:end] = array_at(slab_, (width * LANES,), one)  # the first sample
+            array_at(t.sums, (2, BLOCKS, columns), float64(0))[:, :, n0:end] = 0
+            for v in range(width):
+                for b in range(BLOCKS):
+                    mine = rows_of(b, batch)
+                    for step in range(steps):
+                        packed_lanes.add_moments(
+                            slab_ + (step * batch + mine.start) * width * ROW + v * ROW, width * ROW, len(mine),
+                            center_ + (v0 + v) * ROW,
+                            t.sums + (b * columns + n0 + v * LANES) * 8,
+                            t.sums + ((BLOCKS + b) * columns + n0 + v * LANES) * 8,
+                        )  # fmt: skip
+            if not vectors.statistics_and_map(t, n0, n1, one):
+                finite[0] = 0
+            maps[:, n1:end] = 0
+
+        # neurons
+        for v in range(width):
+            packed_lanes.fire(
+                slab_ + v * ROW, width * ROW, steps, batch, scale_ + (v0 + v) * ROW, shift_ + (v0 + v) * ROW,
+                t.neuron, t.spikes + (v0 + v) * BYTES, t.out_size,
+            )  # fmt: skip
     if i_am_first(t):
-        spikes = array_at(t.spikes, (rows, t.out_size), np.uint8(0))
-        for m in range(rows):
-            for i in range(whole * BYTES, t.out_size):
-                spikes[m, i] = 0
+        array_at(t.spikes, (rows, t.out_size), np.uint8(0))[:, whole * BYTES :] = 0
     if normalised:
         wait_for_all(t)
         if finite[0] == 0:
@@ -215,32 +203,32 @@ def layer_backward(t: Any, one: Any) -> int:
     tables = my_part(t, t.tables, TABLES * 4)
     total = my_part(t, t.total, inputs * WIDEST * ROW)
     potentials = my_part(t, t.potentials, steps * ROW)
-    for block in my_blocks(t):
-        for s in range(block, t.slabs, BLOCKS):
-            v0, width = slab_of(s, t.slabs, columns // LANES)
-            n0, end = v0 * LANES, (v0 + width) * LANES
-            n1 = min(end, outputs)
-            slab_ = t.z + v0 * ROW * rows
+    for s in my_share(t, t.slabs):
+        v0, width = slab_of(s, t.slabs, columns // LANES)
+        n0, end = v0 * LANES, (v0 + width) * LANES
+        n1 = min(end, outputs)
+        slab_ = t.z + v0 * ROW * rows
+        for b in range(BLOCKS):  # a block of all vectors, then the next: half of it the other thread has just written
+            mine = rows_of(b, batch)
             for v in range(width):
                 here = (v0 + v) * ROW
-                for b in range(BLOCKS):
-                    mine = rows_of(b, batch)
-                    sum_ = t.sums + b * columns * 4 + here
-                    packed_lanes.fire_backward(
-                        t.surrogate, slab_ + v * ROW, width * ROW, steps, batch, mine.start, len(mine), scale_ + here,
-                        shift_ + here, center_ + here, t.neuron, t.grad + here, columns * 4, grad_time,
-                        potentials, t.grad_z + here, columns * 4, sum_, sum_ + BLOCKS * columns * 4,
-                    )  # fmt: skip
-            vectors.pull_back(t, n0, n1, one)
-            for n in range(n1, end):
-                path[:, n] = 0
+                sum_ = t.sums + b * columns * 4 + here
+                packed_lanes.fire_backward(
+                    t.surrogate, slab_ + v * ROW, width * ROW, steps, batch, mine.start, len(mine), scale_ + here,
+                    shift_ + here, center_ + here, t.neuron, t.grad + here, columns * 4, grad_time,
+                    potentials, t.grad_z + here, columns * 4, sum_, sum_ + BLOCKS * columns * 4,
+                )  # fmt: skip
+        vectors.pull_back(t, n0, n1, one)
+        path[:, n1:end] = 0
+        for b in range(BLOCKS):
+            mine = rows_of(b, batch)
             for v in range(width):
                 here = (v0 + v) * ROW
                 packed_lanes.finish(
-                    slab_ + v * ROW, width * ROW, steps, batch, scale_ + here, center_ + here, constant_ + here,
-                    slope_ + here, t.grad_z + here, columns * 4, t.over_time + here,
+                    slab_ + v * ROW, width * ROW, steps, batch, mine.start, len(mine), scale_ + here, center_ + here,
+                    constant_ + here, slope_ + here, t.grad_z + here, columns * 4, t.over_time + here,
                 )  # fmt: skip
-            by_input = array_at(total, (inputs, width * LANES), one)
-            gradient_of_slab(rows, x_size * 8, columns, v0, width, t.grad_z, t.codes, tables, by_input, t.silence)
-            transpose(by_input[:, : n1 - n0], result[n0:n1])
+        by_input = array_at(total, (inputs, width * LANES), one)
+        gradient_of_slab(rows, x_size * 8, columns, v0, width, t.grad_z, t.codes, tables, by_input, t.silence)
+        transpose(by_input[:, : n1 - n0], result[n0:n1])
     return 0

@@ -244,19 +244,20 @@ def fire_backward(
 
 @instructions()
 def finish(
-    b: Any, z: Any, row: Any, steps: Any, batch: Any, scale: Any, center: Any, constant: Any, slope: Any, grad_y: Any,
-    y_row: Any, over_time: Any,
+    b: Any, z: Any, row: Any, steps: Any, batch: Any, first: Any, samples: Any, scale: Any, center: Any, constant: Any,
+    slope: Any, grad_y: Any, y_row: Any, over_time: Any,
 ) -> None:  # fmt: skip
     """grad_z = grad_y·scale + constant + slope·(z − center) in place of grad_y, and its sum over time."""
     factor, middle, offset, pull = (load(b, address, FLOATS) for address in (scale, center, constant, slope))
-    with cgutils.for_range(b, batch) as sample:
+    with cgutils.for_range(b, samples) as sample:
+        place = b.add(first, sample.index)
         total = _variable(b, _ZERO)
         with cgutils.for_range(b, steps) as time:
-            index = _along(b, sample.index, time.index, batch)
+            index = _along(b, place, time.index, batch)
             here = _along(b, grad_y, index, y_row)
             distance = b.fsub(load(b, _along(b, z, index, row), FLOATS), middle)
             through = b.fadd(offset, b.fmul(pull, distance))
             grad_z = b.fadd(b.fmul(load(b, here, FLOATS), factor), through)
             store(b, grad_z, here)
             b.store(b.fadd(b.load(total), grad_z), total)
-        store(b, b.load(total), _along(b, over_time, sample.index, y_row))
+        store(b, b.load(total), _along(b, over_time, place, y_row))

@@ -20,6 +20,7 @@ from llvmlite import ir
 
 from carebn.kernels.jit import carray, cfunc, int64, intrinsic, njit, types
 from carebn.kernels.tables import KernelFault, Table
+from carebn.machine import keep_freed_memory
 
 BLOCKS = 16  # pieces of work per kernel call; fixed, so that sums are added in the same order on any thread count
 # What a thread reports when it has come to its end, and what it may have noticed.
@@ -74,9 +75,17 @@ def my_part(t: Any, scratch: int, size: int) -> Any:
 
 
 @njit
+def my_share(t: Any, pieces: int) -> Any:
+    """Inside a kernel: those of so many pieces of work that this thread does, neighbours all: where threads take turns
+    at neighbouring columns, each one's prefetching takes from the other what it is writing."""
+    count = int64(1) if t.thread_count == 0 else int64(call_for_int(t.thread_count))
+    return range(pieces * my_number(t) // count, pieces * (my_number(t) + 1) // count)
+
+
+@njit
 def my_blocks(t: Any) -> Any:
     """Inside a kernel: the blocks that this thread works on."""
-    return range(my_number(t), BLOCKS, int64(1) if t.thread_count == 0 else int64(call_for_int(t.thread_count)))
+    return my_share(t, BLOCKS)
 
 
 @njit
@@ -150,6 +159,7 @@ class Kernel:
 
     def compiled(self, dtype: torch.dtype) -> Any:
         if dtype not in self._compiled:
+            keep_freed_memory()
             self._compiled[dtype] = cfunc(types.void(types.int64))(self._entries[dtype])
         return self._compiled[dtype]
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+from carebn.limits import UPDATES, check_work
 from carebn.machine import peak_memory
 from carebn.training.config import TrainConfig
 from carebn.training.loop import Run
@@ -41,6 +42,7 @@ def measure_costs(
         raise ValueError("each method is measured once; one is named twice")
     if steps < SLICE:
         raise ValueError(f"--steps must be at least {SLICE}, got {steps}")
+    check_work("--steps", steps, UPDATES)
     configs = {method: _config(env_id, algo, method) for method in methods}  # before anything costly: mistakes
     progress("memory, a process each")
     spawn = multiprocessing.get_context("spawn")

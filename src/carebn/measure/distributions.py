@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from carebn.algorithm import ReplayBuffer
+from carebn.limits import UPDATES, check_most, check_work
 from carebn.measure.activations import estimated, norm_inputs, normalisers
 from carebn.measure.wasserstein import gaussian_distance
 from carebn.training import seeds
@@ -28,6 +29,7 @@ from carebn.training.worlds import Trust
 OBSERVATIONS = 2048
 BINS = 69  # of a histogram
 FORMATS = (".png", ".pdf")
+MOST_SNAPSHOTS = 100  # more cannot be told apart in a figure
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,8 @@ def draw_distributions(
         raise ValueError(f"--out must end in .png or .pdf, got {out}")
     if number < 2 or updates < 1:
         raise ValueError("--snapshots must be at least 2 and --updates at least 1")
+    check_most("--snapshots", number, MOST_SNAPSHOTS)
+    check_work("--updates", updates, UPDATES)
     torch.set_num_threads(1)
     measured = [snapshots(run_dir, layer, number, updates, trust) for run_dir in run_dirs]
     from matplotlib import colormaps

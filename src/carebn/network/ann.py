@@ -16,7 +16,9 @@ def relu_body(inputs: int, hidden: Sequence[int], norm: str, norm_options: dict[
     for a, b in pairwise((inputs, *hidden)):
         layers.append(nn.Linear(a, b))
         if norm != "none":
-            layers.append(_start_at_identity(make_norm(norm, b, time_steps=1, **(norm_options or {}))))
+            # A ReLU has no threshold; tdBN has its constant from that of the spiking networks beside it.
+            options = {"v_threshold": 0.5, **(norm_options or {})}
+            layers.append(_start_at_identity(make_norm(norm, b, time_steps=1, **options)))
         layers.append(nn.ReLU())
     return nn.Sequential(*layers)
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from carebn.errors import unknown_name
+from carebn.limits import BATCHES, LARGEST_SEED, TIME_STEPS, check_most, check_work
 from carebn.network.ann import ANNActor
 from carebn.network.converted import ConvertedActor, ConvertedQNetwork, Simulation, shaped_like
 from carebn.network.qnetwork import ANNQNetwork
@@ -16,6 +17,7 @@ from carebn.network.thresholds import RULES, delay, delayed_start, draws
 from carebn.norm import Norm
 
 DELAY_SAMPLE = 4096  # observations from which the delay is estimated
+LARGEST_BATCH = 100_000
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,10 @@ class Conversion:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         if self.seed < 0:
             raise ValueError(f"seed must not be negative, got {self.seed}")
+        check_work("iterations", self.iterations or 1, BATCHES)
+        check_most("batch_size", self.batch_size, LARGEST_BATCH)
+        check_most("time_steps", self.time_steps, TIME_STEPS)
+        check_most("seed", self.seed, LARGEST_SEED)
         if self.rule == "max" and self.iterations is not None:
             raise ValueError("rule max looks at every observation once, so iterations do not apply")
         if self.residual == "none" and self.alpha is not None:

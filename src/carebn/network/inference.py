@@ -66,22 +66,24 @@ class _Seen(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A tensor, and where and how it lay."""
+    """A tensor, and where and how it lay; or that there was none."""
 
     held: dict[str, Tensor | None]
     name: str
-    tensor: Tensor
+    tensor: Tensor | None
     address: int
-    shape: torch.Size
+    shape: torch.Size | None
+
+    @classmethod
+    def of(cls, held: dict[str, Tensor | None], name: str) -> "_Place":
+        t = held[name]
+        return cls(held, name, None, 0, None) if t is None else cls(held, name, t, t.data_ptr(), t.shape)
 
     def same(self) -> bool:
         t = self.tensor
-        return (
-            self.held.get(self.name) is t
-            and t.data_ptr() == self.address
-            and t.shape == self.shape
-            and t.dtype is SINGLE
-            and t.is_contiguous()
+        return self.held.get(self.name) is t and (
+            t is None
+            or (t.data_ptr() == self.address and t.shape == self.shape and t.dtype is SINGLE and t.is_contiguous())
         )
 
 
@@ -93,11 +95,11 @@ class _Plan:
         self._seen = [_Seen.of(module) for module in actor.modules()]
         self._roles = acting_roles(actor)
         self._places = [
-            _Place(held, name, t, t.data_ptr(), t.shape)
+            _Place.of(held, name)
             for module in actor.modules()
             for held in (module._parameters, module._buffers)
             for name, t in held.items()
-            if t is not None and t.dtype is SINGLE
+            if t is None or t.dtype is SINGLE
         ]
         self._populations = decoder.belongs, decoder.belongs._version
         self._layers = layers

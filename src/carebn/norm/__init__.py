@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from carebn.errors import unknown_name
-from carebn.norm.base import Norm, StepNorm, TorchNorm
+from carebn.norm.base import Norm, StepNorm
 from carebn.norm.bn import BN, ReBN
 from carebn.norm.bntt import BNTT
 from carebn.norm.care import CaBN, CaReBN, CaReBN2d
@@ -17,6 +17,7 @@ from carebn.norm.recalibrate import recalibrate
 from carebn.norm.tab import TAB
 from carebn.norm.tdbn import TDBN
 from carebn.norm.tebn import TEBN
+from carebn.norm.torch_norm import TorchNorm
 
 NORMS: dict[str, Callable[..., nn.Module]] = {
     "care": CaReBN,
@@ -34,17 +35,26 @@ INITS = ("own", "care")
 
 
 def make_norm(
-    name: str, num_features: int, time_steps: int = 5, *, v_threshold: float = 0.5, init: str = "own", **options: Any
+    name: str,
+    num_features: int,
+    time_steps: int = 5,
+    *,
+    v_threshold: float | None = None,
+    init: str = "own",
+    **options: Any,
 ) -> nn.Module:
     """The normaliser of that name for ``num_features`` features and ``time_steps`` steps.
 
-    ``init="care"`` starts γ and β where CaRe-BN does, at half the threshold, so that a comparison of normalisers does
-    not also compare starting points; ``"own"`` is each one's published start. Other options go to the class.
+    ``v_threshold`` is that of the neurons behind it: with it each has its published start, without it γ = 1 and β = 0
+    as in torch. ``init="care"`` starts any of them where CaRe-BN does, at half the threshold, so that a comparison of
+    normalisers does not also compare starting points. Other options go to the class.
     """
     if name not in NORMS:
         raise ValueError(unknown_name("normaliser", name, NORMS))
     if init not in INITS:
         raise ValueError(unknown_name("init", init, INITS))
+    if init == "care" and v_threshold is None:
+        raise ValueError("init='care' starts at half the threshold of the neurons: give v_threshold too")
     if num_features < 1:
         raise ValueError(f"a normaliser needs at least one feature, got {num_features}")
     make = NORMS[name]
@@ -54,8 +64,8 @@ def make_norm(
         return NoNorm()
     accepted = signature(make).parameters
     given = {"time_steps": time_steps, "v_threshold": v_threshold}
-    options = {k: v for k, v in given.items() if k in accepted} | options
-    if init == "care" and "weight" in accepted:
+    options = {k: v for k, v in given.items() if k in accepted and v is not None} | options
+    if init == "care" and v_threshold is not None and options.get("affine", True):
         options = {"weight": v_threshold / 2, "bias": v_threshold / 2} | options
     for option in options:
         if option not in accepted:

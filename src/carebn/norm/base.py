@@ -15,7 +15,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from carebn.kernels.fused import update_moving_
 from carebn.kernels.plans import MovingRule
@@ -51,8 +50,15 @@ def store_(buffer: Tensor, value: Tensor) -> None:
     buffer.copy_(value.clamp(-limit, limit))
 
 
+def at_least_single(x: Tensor) -> Tensor:
+    """Half precision is for storing: as in torch, statistics and maps are computed in float32."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
 # The compiled layer asks the norm itself for ``combine``, ``scale_offset`` and ``observe``, as ``forward`` does.
-@stands_for("norm", "forward statistics _spread feature_axis check_input check_batch batch_size")
+@stands_for(
+    "norm", "forward statistics _spread feature_axis check_input check_batch batch_size uses_batch keeps_statistics"
+)
 @stands_for("shift-equivariant norm", "combine")
 class Norm(nn.Module):
     """A normaliser of ``[B, F]`` or ``[T, B, F]`` (time first, features last).
@@ -69,7 +75,8 @@ class Norm(nn.Module):
     num_features: int
     eps: float
     momentum: float | None
-    running_mean: Tensor
+    track_running_stats: bool  # if not, moving statistics, where there are any, stay as they are
+    running_mean: Tensor  # None, like the next two, in a TorchNorm that was built with track_running_stats=False
     running_var: Tensor
     num_batches_tracked: Tensor
     _recorder: MomentRecorder | None = None
@@ -79,6 +86,7 @@ class Norm(nn.Module):
         self.num_features = num_features
         self.momentum = momentum
         self.eps = eps
+        self.track_running_stats = True
         self.register_buffer("running_mean", torch.zeros(shape))
         self.register_buffer("running_var", torch.ones(shape))
         self.register_buffer("num_batches_tracked", torch.tensor(0))
@@ -142,12 +150,21 @@ class Norm(nn.Module):
         if self._recorder is not None:
             self._recorder.add(mean, var, samples)
             return
+        if not self.keeps_statistics() or not self.track_running_stats:
+            return
         rule = moving_rule(self)
         if rule is not None:
             update_moving_(self, rule, mean, var, batch, samples)
             return
         self.num_batches_tracked.add_(1)
         self.update(mean, var, batch, samples)
+
+    def keeps_statistics(self) -> bool:
+        return self.running_mean is not None and self.running_var is not None
+
+    def uses_batch(self) -> bool:
+        """Whether a pass takes the batch's own statistics: in training, and always if there are no moving ones."""
+        return self.training or not self.keeps_statistics()
 
     def refuse_non_finite(self) -> None:
         raise ValueError(
@@ -177,10 +194,14 @@ class Norm(nn.Module):
         name = type(self).__name__
         if x.numel() == 0:
             raise ValueError(f"{name} got an empty input of shape {tuple(x.shape)}")
-        if self.training and self.batch_size(x) == 1:
+        if self.uses_batch() and self.batch_size(x) == 1:
+            shape = tuple(x.shape)
             raise ValueError(
-                f"{name} needs a batch of at least two in training, got input of shape {tuple(x.shape)}; "
+                f"{name} needs a batch of at least two in training, got input of shape {shape}; "
                 f"call eval() to use the moving statistics"
+                if self.keeps_statistics()
+                else f"{name} without moving statistics (track_running_stats=False) needs a batch of at least two, in "
+                f"eval() too, got input of shape {shape}"
             )
 
     def batch_size(self, x: Tensor) -> int:
@@ -195,19 +216,26 @@ class Norm(nn.Module):
 
     def moving_scale_shift(self) -> tuple[Tensor, Tensor]:
         """The affine map of inference, from the moving statistics."""
+        if not self.keeps_statistics():
+            raise ValueError(
+                f"a {type(self).__name__} without moving statistics (track_running_stats=False) is another map for "
+                f"every batch: it cannot be folded or exported"
+            )
         return self.scale_shift(self.running_mean, self.running_var)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_input(x)
-        if self.training:
+        given, x = x, at_least_single(x)
+        if self.uses_batch():
             mean, var = self.statistics(x)
-            self.observe(mean.detach(), var.detach(), self.batch_size(x), x.numel() // self.num_features)
+            if self.training:
+                self.observe(mean.detach(), var.detach(), self.batch_size(x), x.numel() // self.num_features)
         else:
-            mean, var = self.running_mean, self.running_var
+            mean, var = at_least_single(self.running_mean), at_least_single(self.running_var)
         scale, offset = self.scale_offset(var)
         # Centred first: with a mean of 1e30, x·scale and mean·scale would differ by their rounding only.
         y = (x - self._spread(mean, x)) * self._spread(scale, x) + self._spread(offset, x)
-        return y.to(x.dtype)
+        return y.to(given.dtype)
 
     def _spread(self, vector: Tensor, x: Tensor) -> Tensor:
         """[F] or [T, F] against the shape of x."""
@@ -216,7 +244,9 @@ class Norm(nn.Module):
         return vector.view(*vector.shape, *[1] * (-1 - self.feature_axis))
 
 
-@stands_for("norm", "forward statistics _spread feature_axis check_input check_batch batch_size")
+@stands_for(
+    "norm", "forward statistics _spread feature_axis check_input check_batch batch_size uses_batch keeps_statistics"
+)
 class StepNorm(Norm):
     """A normaliser built for a fixed number of time steps, because something in it differs from step to step."""
 
@@ -239,31 +269,3 @@ class StepNorm(Norm):
 
     def extra_repr(self) -> str:
         return f"{self.num_features}, time_steps={self.time_steps}, momentum={self.momentum}, eps={self.eps}"
-
-
-class TorchNorm(Norm, _BatchNorm):  # type: ignore[misc]  # torch types its running statistics as optional
-    """A normaliser whose affine map is exactly torch's ``_BatchNorm``: γ·(x − mean)/√(var + ε) + β.
-
-    Parameters and buffers have torch's names, so it loads from and into ``nn.BatchNorm`` state dicts, folds with
-    ``torch.nn.utils.fusion.fuse_linear_bn_eval`` and is found by every tool that looks for batch norms.
-    """
-
-    def __init__(self, num_features: int, momentum: float | None, eps: float, weight: float, bias: float) -> None:
-        self.initial = weight, bias  # before the base class, whose constructor resets the parameters
-        _BatchNorm.__init__(self, num_features, eps=eps, momentum=momentum)
-
-    def reset_parameters(self) -> None:
-        self.reset_running_stats()
-        weight, bias = self.initial
-        nn.init.constant_(self.weight, weight)
-        nn.init.constant_(self.bias, bias)
-
-    def scale_offset(self, var: Tensor) -> tuple[Tensor, Tensor]:
-        return self.weight * torch.rsqrt(var + self.eps), self.bias
-
-    def to_batch_norm(self) -> _BatchNorm:
-        """The same map as a plain torch batch norm (inference is identical)."""
-        cls = nn.BatchNorm1d if self.feature_axis == -1 else nn.BatchNorm2d
-        plain = cls(self.num_features, eps=self.eps, device=self.weight.device, dtype=self.weight.dtype)
-        plain.load_state_dict({k: v for k, v in self.state_dict().items() if k in plain.state_dict()})
-        return plain.train(self.training)

@@ -2,9 +2,11 @@
 
 from typing import ClassVar
 
+import torch
+
 from carebn.kernels.plans import MovingRule
 from carebn.kernels.vectors import AVERAGE
-from carebn.norm.base import TorchNorm
+from carebn.norm.torch_norm import Device, TorchNorm
 from carebn.router import stands_for
 
 
@@ -12,27 +14,31 @@ from carebn.router import stands_for
 @stands_for(
     "moving statistics",
     "observe update samples_per_statistic kernel_rule",
-    "running_mean running_var num_batches_tracked momentum",
+    "running_mean running_var num_batches_tracked momentum track_running_stats",
 )
 class BN(TorchNorm):
     """γ·(x − mean)/√(var + ε) + β with statistics pooled over time and batch; the moving ones follow by ``momentum``.
 
-    γ and β start at half the threshold, as in CaRe-BN, so that the two differ in their moving statistics alone;
-    ``weight=1, bias=0`` is torch's start.
+    Bare it is ``nn.BatchNorm1d`` with features last. With ``v_threshold`` it starts as CaRe-BN does, so that the two
+    differ in their moving statistics alone.
     """
 
     def __init__(
         self,
         num_features: int,
-        momentum: float | None = 0.1,
         eps: float = 1e-5,
-        v_threshold: float = 0.5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        *,
+        v_threshold: float | None = None,
         weight: float | None = None,
-        bias: float | None = None,
+        bias: float | bool | None = None,
     ) -> None:
-        half = v_threshold / 2
         super().__init__(
-            num_features, momentum, eps, half if weight is None else weight, half if bias is None else bias
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, v_threshold, weight, bias
         )
 
     def kernel_rule(self) -> MovingRule | None:

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from carebn.kernels.plans import MovingRule
 from carebn.kernels.vectors import CONFIDENCE
-from carebn.norm.base import TorchNorm, store_
+from carebn.norm.base import store_
+from carebn.norm.torch_norm import Device, TorchNorm
 from carebn.router import stands_for
 
 
@@ -30,7 +31,7 @@ def follow(moving: Tensor, error: Tensor, value: Tensor, noise: Tensor, momentum
 @stands_for(
     "moving statistics",
     "observe update samples_per_statistic kernel_rule",
-    "running_mean running_var num_batches_tracked momentum",
+    "running_mean running_var num_batches_tracked momentum track_running_stats",
 )
 class CaReBN(TorchNorm):
     """Batch normalisation whose moving statistics stay precise while an agent learns online.
@@ -38,8 +39,8 @@ class CaReBN(TorchNorm):
     Features last, every other axis is samples: ``[B, F]`` or ``[T, B, F]``. Statistics are pooled over time and batch;
     the confidence counts the batch axis only, because the steps of one sample are not independent. ``momentum`` weighs
     the new term in the error estimates ``error_mean`` and ``error_var``: 0.8 as in the paper's table, 0.2 is what the
-    authors' code does. ``momentum=None`` makes a plain cumulative average, as in torch. γ and β start at half the
-    neuron's threshold.
+    authors' code does. ``momentum=None`` makes a plain cumulative average, as in torch. The other arguments are
+    those of ``nn.BatchNorm1d``. γ and β start at 1 and 0 as there; ``v_threshold`` gives the paper's start, half of it.
 
     Called once per sequence it makes one update. Called step by step inside a time loop it still works, but makes T
     updates from T times smaller samples: prefer the whole sequence.
@@ -50,11 +51,25 @@ class CaReBN(TorchNorm):
     error_var: Tensor
 
     def __init__(
-        self, num_features: int, momentum: float | None = 0.8, eps: float = 1e-5, v_threshold: float = 0.5
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.8,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        *,
+        v_threshold: float | None = None,
+        weight: float | None = None,
+        bias: float | bool | None = None,
     ) -> None:
-        super().__init__(num_features, momentum, eps, weight=v_threshold / 2, bias=v_threshold / 2)
-        self.register_buffer("error_mean", torch.zeros(num_features))
-        self.register_buffer("error_var", torch.zeros(num_features))
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, v_threshold, weight, bias
+        )
+        for name in ("error_mean", "error_var"):
+            zeros = torch.zeros(num_features, device=device, dtype=dtype) if track_running_stats else None
+            self.register_buffer(name, zeros)
 
     def update(self, mean: Tensor, var: Tensor, batch: int, samples: int) -> None:
         if self.momentum is None:
@@ -78,14 +93,18 @@ class CaReBN(TorchNorm):
 
     def reset_running_stats(self) -> None:
         super().reset_running_stats()
-        if hasattr(self, "error_mean"):  # absent while the base class is still being built
-            self.error_mean.zero_()
-            self.error_var.zero_()
+        for name in ("error_mean", "error_var"):
+            error = self._buffers.get(name)  # absent while the base class is still being built
+            if error is not None:
+                error.zero_()
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # A plain nn.BatchNorm has no error estimates: start them afresh.
-        for name in ("error_mean", "error_var"):
-            state_dict.setdefault(prefix + name, torch.zeros_like(getattr(self, name)))
+        # A plain nn.BatchNorm has statistics and no error estimates: start those afresh.
+        statistics = state_dict.get(prefix + "running_mean")
+        errors = [prefix + name for name in ("error_mean", "error_var")]
+        if self.keeps_statistics() and statistics is not None and not any(name in state_dict for name in errors):
+            for name in errors:
+                state_dict[name] = torch.zeros_like(statistics)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

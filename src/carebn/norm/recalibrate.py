@@ -17,13 +17,11 @@ class _TorchListener:
     """
 
     def __init__(self, module: _BatchNorm) -> None:
-        if module.running_mean is None or module.running_var is None:
-            raise ValueError("a batch norm without running statistics cannot be re-calibrated")
         self.module = module
         self.recorder = MomentRecorder()
         self.saved = {name: buffer.clone() for name, buffer in module.named_buffers(recurse=False)}
-        self.momentum = module.momentum
-        module.momentum = 1.0
+        self.rule = module.momentum, module.track_running_stats
+        module.momentum, module.track_running_stats = 1.0, True
         self.hook = module.register_forward_hook(self._listen)
 
     def _listen(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
@@ -35,7 +33,7 @@ class _TorchListener:
 
     def close(self) -> None:
         self.hook.remove()
-        self.module.momentum = self.momentum
+        self.module.momentum, self.module.track_running_stats = self.rule
         for name, value in self.saved.items():
             getattr(self.module, name).copy_(value)
 
@@ -65,14 +63,19 @@ def recalibrate(
 
     Each batch goes through the model once with batch statistics. The result is the mean and the population variance of
     all batches taken together, whatever their sizes. Works for the normalisers of this package and for every torch
-    ``_BatchNorm`` and its subclasses. Other layers (dropout, ...) are in evaluation mode meanwhile; the mode of every
-    module is restored, and if anything fails the statistics stay as they were. Error estimates are kept.
+    ``_BatchNorm`` and its subclasses; one without moving statistics (``track_running_stats=False``) has nothing to
+    replace and is left alone. Other layers (dropout, ...) are in evaluation mode meanwhile; the mode of every module is
+    restored, and if anything fails the statistics stay as they were. Error estimates are kept.
 
     A batch is an argument of the model, or a tuple of them. A model that has to be prepared before each batch (say, its
     hidden state cleared) gets a ``forward(model, batch)``. ``progress(done, total)`` is called after every batch; total
     is None if ``batches`` has no length. Returns the number of normalisers that were reached.
     """
-    norms = [m for m in model.modules() if isinstance(m, (Norm, _BatchNorm))]
+    norms = [
+        m
+        for m in model.modules()
+        if isinstance(m, (Norm, _BatchNorm)) and m.running_mean is not None and m.running_var is not None
+    ]
     total = len(batches) if isinstance(batches, Sized) else None
     modes = [(module, module.training) for module in model.modules()]
     listeners: list[_OwnListener | _TorchListener] = []

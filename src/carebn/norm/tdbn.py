@@ -11,7 +11,7 @@ class TDBN(Norm):
 
     α·V_th is a constant outside the weight, as in its authors' code. Libraries that put it into the starting weight
     compute the same function, but an optimiser with a fixed step size moves it relatively faster there.
-    ``threshold_in_weight=True`` does the same here.
+    ``threshold_in_weight=True`` does the same here. Give it the threshold of the neurons behind it.
     """
 
     def __init__(
@@ -19,7 +19,7 @@ class TDBN(Norm):
         num_features: int,
         momentum: float | None = 0.1,
         eps: float = 1e-5,
-        v_threshold: float = 0.5,
+        v_threshold: float = 1.0,
         alpha: float = 1.0,
         threshold_in_weight: bool = False,
         weight: float | None = None,

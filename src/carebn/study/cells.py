@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Self
 
+from carebn.limits import STEPS, check_work
 from carebn.study.paper import STUDIES
 from carebn.study.records import Cell, Variant
 from carebn.training.config import TrainConfig
@@ -33,6 +34,7 @@ class Budget:
         if not 0 < scale < float("inf"):
             raise ValueError(f"--scale must be above zero and finite, got {scale:g}; 1 is the paper's budget")
         paper = _paper()
+        check_work(f"--scale {scale:g}: a run of", round(min(paper.total_timesteps * scale, 1e30)), STEPS)
         assert paper.learning_starts is not None
         total = max(1, round(paper.total_timesteps * scale))
         return cls(
@@ -46,6 +48,11 @@ class Budget:
         """Of a run's ``config.json``; what it leaves out is as in the paper."""
         paper = _paper()
         return cls(**{f.name: int(config.get(f.name, getattr(paper, f.name))) for f in fields(cls)})
+
+    def scale(self) -> float | None:
+        """The part of the paper's budget that it is; None if no scale gives it."""
+        scale = float(f"{self.total_timesteps / _paper().total_timesteps:g}")
+        return scale if scale > 0 and Budget.scaled(scale) == self else None
 
     def options(self) -> dict[str, int]:
         """Checkpoints come with evaluations, so that a killed run of any length loses a twentieth at most."""

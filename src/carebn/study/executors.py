@@ -106,7 +106,7 @@ class RayExecutor:
         try:
             import ray
         except ImportError:
-            raise ValueError("--on ray needs Ray: pip install 'carebn[ray]'") from None
+            raise ValueError("--on ray needs Ray: pip install ray") from None
         self._ray = ray
         self.slots = place.workers or UNLIMITED
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
@@ -182,7 +182,7 @@ class SlurmExecutor:
         try:
             import submitit
         except ImportError:
-            raise ValueError("--on slurm needs submitit: pip install 'carebn[slurm]'") from None
+            raise ValueError("--on slurm needs submitit: pip install submitit") from None
         if place.address not in (None, "local"):
             raise ValueError(
                 f"--address {place.address!r} does not apply to Slurm: run on a machine that has sbatch, or give "

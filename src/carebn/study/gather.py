@@ -76,6 +76,7 @@ def gather(
     for record in records:
         by_place[record.env_id, record.algo, record.method].append(record)
     cells: dict[tuple[Row, str], CellRuns] = {}
+    mixed: dict[tuple[Budget, ...], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for row in study.all_rows():
         if lacks_method(row.variant):
             problems.append(f"{row.label} is missing: {lacks_method(row.variant)}")
@@ -93,12 +94,9 @@ def gather(
             ]
             cell = _cell(runs)
             if cell.mixed:
-                budgets = sorted({Budget.of(run.config) for run in runs if run.complete})
-                problems.append(
-                    f"{row.label} on {env_id} has runs at several budgets ({_spelled(budgets)}), which are not "
-                    f"averaged: choose one with --scale"
-                )
+                mixed[tuple(sorted({Budget.of(run.config) for run in runs if run.complete}))][row.label].append(env_id)
             cells[row, env_id] = cell
+    problems += [_mixed(budgets, places) for budgets, places in mixed.items()]
     shown = study.envs if envs is None else tuple(env for env in study.envs if env in envs)
     energies = _energies(cells, problems) if study.kind == "energy" else {}
     return Gathered(study, shown, cells, problems, measured or Measured(), energies)
@@ -137,6 +135,15 @@ def _cell(runs: list[RunRecord]) -> CellRuns:
         return CellRuns(unfinished=unfinished)
     [(budget, by_seed)] = by_budget.items()
     return CellRuns([by_seed[seed] for seed in sorted(by_seed)], unfinished, budget)
+
+
+def _mixed(budgets: Sequence[Budget], places: dict[str, list[str]]) -> str:
+    """One sentence for all cells that have the same budgets, and how to choose."""
+    where = ", ".join(f"{label} on {' and '.join(envs)}" for label, envs in places.items())
+    have = "has" if sum(map(len, places.values())) == 1 else "have"
+    scales = " or ".join(f"--scale {scale:g}" for budget in budgets if (scale := budget.scale()) is not None)
+    choose = f"choose one with {scales}" if scales else "keep those of one budget in a directory of their own"
+    return f"{where} {have} runs at several budgets ({_spelled(budgets)}), which are not averaged: {choose}"
 
 
 def _spelled(budgets: Sequence[Budget]) -> str:

@@ -4,12 +4,12 @@
 measured over several methods or runs in the directory that holds the runs, under the name of the study it is for.
 """
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from carebn.reading import read_file, read_object
 from carebn.study.runs import RunRecord
 from carebn.training.files import sha256
 
@@ -77,7 +77,7 @@ def energy_of(run: RunRecord) -> float | None:
         return None
     data = _json(path)
     try:
-        if data["policy"] != sha256((run.directory / "policy.safetensors").read_bytes()):
+        if data["policy"] != sha256(read_file(run.directory / "policy.safetensors")):
             raise ValueError(
                 f"{path} is about another policy than the run's; make it anew: carebn energy {run.directory}"
             )
@@ -101,11 +101,11 @@ def _read(paths: Iterable[Path], read: Callable[[Any], Found], problems: list[st
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
+        return read_object(path)
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror})") from error
     except ValueError as error:
-        raise ValueError(f"{path} is damaged: it is not readable as JSON") from error
+        raise ValueError(f"{path} is damaged: {error}") from error
 
 
 def _costs(data: Any) -> Costs:

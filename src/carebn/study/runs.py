@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from carebn.checksums import Mismatch, Vouched, read_sealed
+from carebn.reading import parse_object, parse_rows, read_file, read_object
 
 # Lines that a run holds by the thousand are not parsed as JSON one by one: the format is our own.
 # They begin with plain text, not with an anchor: that is what makes the search fast.
@@ -27,8 +28,8 @@ TIMING = re.compile(rb'\{"step": (\d+), "charts/SPS": ([^,\n]+), "time/elapsed":
 MAIN_OPTIONS = {"env_id": str, "algo": str, "method": str, "neuron": str, "seed": int, "total_timesteps": int}
 CRC = b', "crc32": '  # the end of a line of wall-clock figures
 MOMENT = 0.05  # seconds: longer than it takes to write two small files
-# What makes two runs of the same cell differ: their seed, and how they were carried out.
-NOT_OF_THE_CELL = ("seed", "threads", "device")
+# What makes two runs of the same cell differ: their seed, and how they were carried out, which changes no number.
+NOT_OF_THE_CELL = ("seed", "threads", "device", "checkpoint_interval", "log_interval", "import_modules")
 
 
 class DamagedRun(ValueError):  # noqa: N818  # it is a finding first
@@ -45,7 +46,7 @@ class RunRecord:
     returns: list[float]  # mean return of each evaluation
     stds: list[float]  # over its episodes
     step: int  # the last that was evaluated in training; 0 before the first evaluation
-    complete: bool  # the last evaluation is that of the last step, and the policy was saved
+    complete: bool  # the last evaluation is that of the last step, and a policy was saved
     seconds: float  # wall clock of training, over all sittings; 0 if none is recorded
     timed_steps: int  # steps taken in that time; those repeated after a kill count twice
     command: str
@@ -188,15 +189,13 @@ def _read_run(directory: Path, episodes: bool, measures: bool) -> RunRecord:
 def _config(directory: Path) -> dict[str, Any]:
     path = directory / "config.json"
     try:
-        config = json.loads(path.read_bytes())
+        config = read_object(path)
     except FileNotFoundError:
         raise DamagedRun(f"{directory} is not a run directory: it has no config.json") from None
     except OSError as error:
         raise DamagedRun(f"{path} cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
-        raise DamagedRun(f"{path} is damaged: it is not readable as JSON") from error
-    if not isinstance(config, dict):
-        raise DamagedRun(f"{path} does not hold the configuration of a run")
+    except ValueError as error:
+        raise DamagedRun(f"{path} does not hold the configuration of a run: {error}") from error
     for name, kind in MAIN_OPTIONS.items():
         if type(config.get(name)) is not kind:
             raise DamagedRun(f"{path} does not hold the configuration of a run: {name!r} is {config.get(name)!r}")
@@ -205,7 +204,7 @@ def _config(directory: Path) -> dict[str, Any]:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_file(path)
     except FileNotFoundError:
         return b""
 
@@ -218,7 +217,7 @@ def _numbers(data: bytes, pattern: re.Pattern[bytes], names: tuple[str, str, str
     found = pattern.findall(data)
     if all(data.count(marker) == len(found) for marker in markers):
         return [(int(a), float(b), float(c)) for a, b, c in found]
-    rows = [json.loads(line) for line in data.split(b"\n") if any(marker in line for marker in markers)]
+    rows = [parse_object(line) for line in data.split(b"\n") if any(marker in line for marker in markers)]
     return [(int(row[names[0]]), float(row[names[1]]), float(row[names[2]])) for row in rows]
 
 
@@ -249,17 +248,19 @@ def _evaluations(data: bytes) -> tuple[list[int], list[float], list[float]]:
 
 
 def _is_complete(directory: Path, total: int, steps: list[int], vouched: bool) -> bool:
+    """A run that was thinned out for keeping has no checkpoints; of one kept for its numbers alone, the policy went
+    with them. While a run is under way it always has some."""
     if not steps or steps[-1] != total:
         return False
+    checkpoints = directory / "checkpoint"
+    if not checkpoints.is_dir():
+        return True
     has_policy = (directory / "policy.safetensors").exists()
     if vouched:  # the last evaluation was, and that is the last thing to happen
         if not has_policy:
             raise ValueError("policy.safetensors is missing; the same carebn train command again restores it")
         return True
-    if not has_policy:
-        return False
-    checkpoints = directory / "checkpoint"  # a run that was thinned out for keeping has none
-    return not checkpoints.is_dir() or (checkpoints / f"{total:09d}" / "manifest.json").exists()
+    return has_policy and (checkpoints / f"{total:09d}" / "manifest.json").exists()
 
 
 def _timing(path: Path, evaluated: list[int]) -> tuple[float, int]:
@@ -289,7 +290,7 @@ def _is_whole(data: bytes) -> bool:
 
 def _versions(path: Path) -> dict[str, str]:
     data = _bytes(path)
-    return {str(name): str(version) for name, version in json.loads(data).items()} if data else {}
+    return {str(name): str(version) for name, version in parse_object(data).items()} if data else {}
 
 
 def _measures(directory: Path, vouched: Vouched) -> dict[str, list[dict[str, Any]]]:
@@ -299,7 +300,7 @@ def _measures(directory: Path, vouched: Vouched) -> dict[str, list[dict[str, Any
         name for name in vouched.logs() if name.startswith("measure-")
     }
     for path in sorted(directory / name for name in names):
-        rows = [json.loads(line) for line in vouched.log(path.name).split(b"\n")[:-1]]
+        rows = parse_rows(vouched.log(path.name))
         for row in rows:
             lists = [value for name, value in row.items() if name != "step"]
             if type(row["step"]) is not int or not all(isinstance(x, float | int) for values in lists for x in values):

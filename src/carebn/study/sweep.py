@@ -4,13 +4,13 @@ The run directory is the only memory. A sweep that is stopped, killed or started
 what can be resumed, and (by its lock) what somebody else is working on.
 """
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from carebn.reading import parse_object, regular_file
 from carebn.study.executors import Executor
 from carebn.study.runs import DamagedRun, read_run
 from carebn.study.worker import Order
@@ -72,7 +72,7 @@ class Job:
 def last_progress(directory: Path) -> tuple[int, float | None]:
     """The last step that was recorded, and the last evaluation's mean return if it is near."""
     try:
-        with open(directory / "metrics.jsonl", "rb") as file:
+        with open(regular_file(directory / "metrics.jsonl"), "rb") as file:
             file.seek(0, 2)
             start = max(0, file.tell() - TAIL)
             file.seek(start)
@@ -82,7 +82,7 @@ def last_progress(directory: Path) -> tuple[int, float | None]:
     step, score = 0, None
     for line in lines[1 if start else 0 : -1]:  # whole lines only
         try:
-            row = json.loads(line)
+            row = parse_object(line)
             step, score = int(row["step"]), row.get("eval/mean_return", score)
         except (ValueError, KeyError, TypeError):
             continue  # the run itself, or reading it back, will say what is wrong

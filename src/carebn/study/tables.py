@@ -10,11 +10,11 @@ from carebn.study import statistics
 from carebn.study.cells import Budget, belongs, conversion_steps
 from carebn.study.gather import Gathered
 from carebn.study.measured import Distribution
+from carebn.study.numbers import MISSING, spelled, with_spread
 from carebn.study.paper import IDP
 from carebn.study.records import Published, Row, Study
 from carebn.study.statistics import Estimate
 
-MISSING = "–"
 SCORES: dict[str, Callable[[Sequence[float]], float]] = {
     "max": statistics.max_average_return,
     "last": statistics.mean_of_last,
@@ -39,14 +39,42 @@ def short(env_id: str) -> str:
 
 
 def published_text(study: Study, number: Published) -> str:
-    text = f"{number.mean:.{study.decimals}f}"
-    return text if number.std is None else f"{text} ± {number.std:.{study.decimals}f}"
+    return with_spread(number.mean, number.std, study.decimals)
 
 
-def summary_text(study: Study, row: Row) -> str:
-    if row.summary is None:
-        return ""
-    return f"{row.summary:.2f}" if study.kind == "energy" else f"{row.summary:.2f}%"
+def published_summary(gathered: Gathered, row: Row) -> float | None:
+    """The paper's last column over the environments that are shown: as printed over all of them, over some worked out
+    from its numbers for these. A number of a figure is of all environments or none."""
+    study, envs = gathered.study, gathered.envs_of(row)
+    if envs == study.envs_of(row):
+        return row.summary
+    ours = _published(study, row, envs)
+    if not envs or not ours:
+        return None
+    if study.kind == "energy":
+        return fmean(ours.values())
+    return statistics.performance_gain(ours, _published(study, study.baseline, envs), envs)
+
+
+def _published(study: Study, row: Row | None, envs: Sequence[str]) -> dict[str, float]:
+    """The paper's means of these environments."""
+    if row is None or not row.published:
+        return {}
+    places = zip(study.envs_of(row), row.published, strict=True)
+    return {env: number.mean for env, number in places if env in envs}
+
+
+def summary_text(gathered: Gathered, row: Row) -> str:
+    summary = published_summary(gathered, row)
+    if summary is None:
+        return "" if row.summary is None else MISSING
+    return spelled(summary, 2) if gathered.study.kind == "energy" else f"{spelled(summary, 2)}%"
+
+
+def _summary_name(gathered: Gathered) -> str:
+    """The heading of the last column; over some of the environments it is another number than the paper's."""
+    some = len(gathered.envs) < len(gathered.study.envs)
+    return gathered.study.summary_name + (f"\nof these {len(gathered.envs)}" if some else "")
 
 
 def made_at(gathered: Gathered) -> str:
@@ -76,12 +104,12 @@ def returns_table(gathered: Gathered, score: str) -> Table:
     gains = study.baseline is not None and study.kind == "returns"
     with_summary = bool(study.summary_name) and study.kind == "returns"
     if with_summary:
-        table.add_column(study.summary_name, justify="right", no_wrap=True)
+        table.add_column(_summary_name(gathered), justify="right", no_wrap=True)
     places = {env: i for i, env in enumerate(study.envs)}
     for row in study.rows:
         if row.published:
             numbers = [published_text(study, row.published[places[env]]) for env in gathered.envs]
-            table.add_row(row.label, "paper", *numbers, *([summary_text(study, row)] if with_summary else []))
+            table.add_row(row.label, "paper", *numbers, *([summary_text(gathered, row)] if with_summary else []))
         ours = [_cell_text(gathered, row, env, score) for env in gathered.envs]
         gain = None
         if gains:
@@ -94,17 +122,16 @@ def returns_table(gathered: Gathered, score: str) -> Table:
 
 
 def overall_table(gathered: Gathered, score: str) -> Table | None:
-    """Over all environments, relative to the baseline's mean: one row each, or nothing where there is nothing."""
+    """Over the environments together, relative to the baseline's mean: a row each; None where there is nothing."""
     study = gathered.study
     if study.baseline is None:
         return None
-    table = Table(
-        title=f"Over all environments, relative to {study.baseline.label}; 95 % intervals", title_justify="left"
-    )
+    shown = gathered.envs if len(gathered.envs) < len(study.envs) else ()
+    over = " and ".join(map(short, shown)) or "all environments"
+    table = Table(title=f"Over {over}, relative to {study.baseline.label}; 95 % intervals", title_justify="left")
     table.add_column("", no_wrap=True)
     for name in ("APG", "APG without IDP", "IQM", "P(better)", "relative variance"):
         table.add_column(name, justify="right", no_wrap=True)
-    some = False
     for row in study.rows:
         envs = gathered.envs_of(row)
         means = _means_of(gathered, row, score)
@@ -120,9 +147,9 @@ def overall_table(gathered: Gathered, score: str) -> Table | None:
             _estimate(statistics.probability_of_improvement(relative, against, envs)),
             _percent(statistics.relative_variance(gathered.scores(row, statistics.final_return), envs)),
         ]
-        some = some or any(value != MISSING for value in values)
-        table.add_row(row.label, *values)
-    return table if some else None
+        if any(value != MISSING for value in values):
+            table.add_row(row.label, *values)
+    return table if table.row_count else None
 
 
 def relative_variance_table(gathered: Gathered, score: str) -> Table:
@@ -131,7 +158,7 @@ def relative_variance_table(gathered: Gathered, score: str) -> Table:
     table.add_column("relative variance", justify="right", no_wrap=True)
     for row in gathered.study.rows:
         if row.summary is not None:
-            table.add_row(row.label, "paper", summary_text(gathered.study, row))
+            table.add_row(row.label, "paper", summary_text(gathered, row))
         scores = gathered.scores(row, statistics.final_return)
         ours = _percent(statistics.relative_variance(scores, gathered.envs_of(row)))
         table.add_row("" if row.summary is not None else row.label, "ours", ours)
@@ -167,7 +194,7 @@ def cost_table(gathered: Gathered, score: str) -> Table:
     costs = costs_of(gathered)
     for row in study.rows:
         table.add_row(row.label, "paper", *(published_text(study, number) for number in row.published))
-        ours = [MISSING if number is None else f"{number:.0f}" for number in costs.get(row, (None, None))]
+        ours = [spelled(number, 0) for number in costs.get(row, (None, None))]
         table.add_row("", "ours", *ours, end_section=True)
     return table
 
@@ -184,18 +211,19 @@ def average_energy(gathered: Gathered, row: Row) -> float | None:
 def energy_table(gathered: Gathered, score: str) -> Table:
     study = gathered.study
     table = _table(study, f"{ENERGY_TOLD}; {made_at(gathered)}; in brackets the number of seeds")
-    for name in (*map(short, gathered.envs), study.summary_name):
+    for name in (*map(short, gathered.envs), _summary_name(gathered)):
         table.add_column(name, justify="right", no_wrap=True)
     places = {env: i for i, env in enumerate(study.envs)}
     for row in study.rows:
         numbers = [published_text(study, row.published[places[env]]) for env in gathered.envs]
-        table.add_row(row.label, "paper", *numbers, summary_text(study, row))
+        table.add_row(row.label, "paper", *numbers, summary_text(gathered, row))
         ours = []
         for env in gathered.envs:
             energies = gathered.energies.get((row, env))
-            ours.append(MISSING if energies is None else f"{fmean(energies):.{study.decimals}f} ({len(energies)})")
-        average = average_energy(gathered, row)
-        table.add_row("", "ours", *ours, MISSING if average is None else f"{average:.2f}", end_section=True)
+            ours.append(
+                MISSING if energies is None else f"{spelled(fmean(energies), study.decimals)} ({len(energies)})"
+            )
+        table.add_row("", "ours", *ours, spelled(average_energy(gathered, row), 2), end_section=True)
     return table
 
 
@@ -271,8 +299,8 @@ def _cell_text(gathered: Gathered, row: Row, env_id: str, score: str) -> str:
         return "mixed budgets"
     if cell.complete:
         mean, std = statistics.mean_and_std([SCORES[score](run.returns) for run in cell.complete])
-        spread = f" ± {std:.0f}" if len(cell.complete) > 1 else ""  # one seed has none
-        return f"{mean:.0f}{spread} ({len(cell.complete)})"
+        spread = std if len(cell.complete) > 1 else None  # one seed has none
+        return f"{with_spread(mean, spread, gathered.study.decimals)} ({len(cell.complete)})"
     if cell.unfinished:
         done = max(run.step / run.total for run in cell.unfinished)
         return f"{MISSING} (begun, {done:.0%})"
@@ -280,7 +308,7 @@ def _cell_text(gathered: Gathered, row: Row, env_id: str, score: str) -> str:
 
 
 def _percent(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.2f}%"
+    return MISSING if value is None else f"{spelled(value, 2)}%"
 
 
 def _estimate(value: Estimate | None) -> str:

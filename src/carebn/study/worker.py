@@ -121,10 +121,12 @@ def main() -> int:
     threading.Thread(target=_listen_to_parent, daemon=True).start()
     from dataclasses import replace
 
+    from carebn import compiling
     from carebn.commands.train import run
     from carebn.training.config import TrainConfig
     from carebn.training.lock import BusyRun
 
+    compiling.listen(lambda: None)
     try:
         config = TrainConfig.from_json(order["config"])
         return run(replace(config, run_dir=Path(order["run_dir"]), measure=tuple(order["measure"]), quiet=True))

@@ -1,6 +1,7 @@
 """From a configuration and an environment's spaces to networks and an agent."""
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from carebn.algorithm import (
     ProxyTD3,
     StandardisedAgent,
 )
+from carebn.limits import check_memory
 from carebn.network import Actor, ANNActor, ANNQNetwork, Critic, QNetwork, SpikingActor, SpikingQNetwork, TwinCritic
 from carebn.network.randomness import is_random
 from carebn.neuron import make_neuron
@@ -27,6 +29,8 @@ from carebn.training import seeds
 from carebn.training.config import TrainConfig
 from carebn.training.environment import Spaces
 from carebn.training.methods import find_method
+
+POPULATION = 10  # neurons that speak for one number of an observation or an action
 
 
 def make_policy(config: TrainConfig, spaces: Spaces) -> nn.Module:
@@ -85,6 +89,19 @@ def _check_fit(config: TrainConfig, spaces: Spaces) -> None:
         raise ValueError(f"{config.env_id} has {kind} actions, which {config.algo} cannot choose; use --algo {right}")
     if config.raw_bytes and spaces.obs_dtype != np.uint8:
         raise ValueError(f"--raw-bytes does not apply: {config.env_id} does not give its observations as bytes")
+    _check_sizes(config, spaces)
+
+
+def _check_sizes(config: TrainConfig, spaces: Spaces) -> None:
+    """At least so much: weights with gradients and two moments each, and of a batch every current and spike."""
+    wide = 1 if config.algo == "dqn" or not find_method(config.method).spiking else POPULATION
+    ends = spaces.obs_dim * wide, (spaces.actions or sum(spaces.action_shape)) * wide
+    steps = config.time_steps if find_method(config.method).spiking else 1
+    needed = 0
+    for hidden, times in ((config.hidden, steps), (config.proxy_hidden or (1,), 1)):
+        sizes = (ends[0], *hidden, ends[1])
+        needed += 4 * 4 * sum(a * b for a, b in pairwise(sizes)) + 4 * 2 * times * (config.batch_size or 1) * sum(sizes)
+    check_memory("a network of these sizes", needed, "choose a smaller --hidden, --time-steps or --batch-size")
 
 
 def _device(name: str) -> torch.device:

@@ -12,7 +12,6 @@ A run that ends between two evaluations makes one more, which a longer run would
 that is kept in its last checkpoint too, under the same names with ``before-``: from there the run can be extended.
 """
 
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from carebn.algorithm.replay import Arrays, ReplayBuffer
+from carebn.reading import parse_object, read_file, read_object
 from carebn.training.files import as_json, flush_directory, sha256, write_atomically, write_file
 
 KEPT = 2
@@ -59,7 +59,7 @@ class Snapshot(NamedTuple):
     @classmethod
     def of(cls, files: dict[str, bytes], prefix: str = "") -> Self:
         tensors = safetensors.torch.load(files[f"{prefix}agent.safetensors"])
-        return cls(tensors, json.loads(files[f"{prefix}state.json"]), files.get(f"{prefix}best.safetensors"))
+        return cls(tensors, parse_object(files[f"{prefix}state.json"]), files.get(f"{prefix}best.safetensors"))
 
 
 class Loaded(NamedTuple):
@@ -104,7 +104,8 @@ class CheckpointStore:
         write_file(hidden / "manifest.json", as_json(manifest))
         flush_directory(hidden)
         final = self.directory / f"{step:09d}"
-        shutil.rmtree(final, ignore_errors=True)
+        if final.exists():  # saved while its evaluation was due; never half there, whatever happens now
+            os.replace(final, self.directory / f".{step:09d}.old")
         os.replace(hidden, final)
         flush_directory(self.directory)
         self.clean(warn)
@@ -182,7 +183,7 @@ class CheckpointStore:
     def _manifest(self, step: int) -> dict[str, Any]:
         path = self.directory / f"{step:09d}" / "manifest.json"
         try:
-            manifest: dict[str, Any] = json.loads(path.read_bytes())
+            manifest = read_object(path)
             if manifest["step"] != step or not isinstance(manifest["files"] | manifest["replay"], dict):
                 raise Damaged(f"{path} does not belong to it")
             if not all(Path(name).name == name for name in (*manifest["files"], *manifest["replay"])):
@@ -233,7 +234,7 @@ class CheckpointStore:
         was_last = total is not None and step < total and "before-state.json" in contents
         try:
             snapshot = Snapshot.of(contents, "before-" if was_last else "")
-        except (SafetensorError, ValueError, KeyError, RecursionError) as error:
+        except (SafetensorError, ValueError, KeyError) as error:
             raise Damaged(f"the contents of {directory} cannot be read ({error})") from error
         return Loaded(step, snapshot, segments, was_last)
 
@@ -257,7 +258,7 @@ class CheckpointStore:
 
 def _verified(path: Path, digest: str) -> bytes:
     try:
-        data = path.read_bytes()
+        data = read_file(path)
     except OSError as error:
         reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
         raise Damaged(f"{path} {reason}") from error

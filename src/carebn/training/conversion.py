@@ -14,6 +14,7 @@ from carebn.checksums import NAME as CHECKSUMS
 from carebn.checksums import sealed, vouching
 from carebn.network.conversion import Conversion, convert
 from carebn.network.converted import Converted
+from carebn.reading import read_file
 from carebn.training import seeds
 from carebn.training.checkpoint import CheckpointStore, Damaged
 from carebn.training.config import TrainConfig
@@ -44,6 +45,11 @@ def replay_observations(run_dir: Path) -> NDArray[Any]:
         raise ValueError(
             f"{run_dir} is unfinished, at step {loaded.step:,} of {config.total_timesteps:,}; the command in its "
             f"command.txt with --run-dir {run_dir} resumes it"
+        )
+    if loaded.snapshot.state.get("evaluation_due"):
+        raise ValueError(
+            f"{run_dir} is unfinished, with its last evaluation to be made; the command in its command.txt with "
+            f"--run-dir {run_dir} resumes it"
         )
     observations = [rows["obs"] for _, rows in loaded.segments]
     if not sum(map(len, observations)):
@@ -91,7 +97,7 @@ def save_converted(
     assert isinstance(policy.network, Converted)
     config, config_file = converted_config(policy, record), directory / "config.json"
     try:
-        if config_file.is_file() and config_file.read_bytes() != config:
+        if config_file.is_file() and read_file(config_file) != config:
             raise ValueError(f"{directory} holds something else already; choose another --out")
         if not config_file.is_file() and directory.is_dir() and any(directory.iterdir()):
             raise ValueError(f"{directory} is not empty and holds no converted policy; choose another --out")
@@ -146,7 +152,11 @@ def finish_conversion(run_dir: Path, make: MakeEnv) -> Path | None:
     episodes = config.eval_episodes
     envs = [make() for _ in range(episodes)]
     result = play(
-        policy.act, envs, [seeds.number(config.seed, seeds.EVALUATION, i) for i in range(episodes)], config.env_id
+        policy.act,
+        envs,
+        [seeds.number(config.seed, seeds.EVALUATION, i) for i in range(episodes)],
+        config.env_id,
+        config.eval_max_steps,
     )
     for env in envs:
         env.close()

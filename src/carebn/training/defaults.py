@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from carebn.algorithm import DDPGOptions, DQNOptions, SACOptions, TD3Options, proxy_table
 from carebn.norm import NORMS
 from carebn.training.methods import Method
+from carebn.training.warm_up import warm_up
 
 if TYPE_CHECKING:
     from carebn.training.config import TrainConfig
@@ -139,9 +140,27 @@ def default_of(name: str, config: "TrainConfig", method: Method) -> Any:
     return GENERAL[name]
 
 
+def _with_warm_up(config: Config, method: Method) -> Config:
+    """Unless the user says when learning starts, that and the random steps follow the budget."""
+    if config.learning_starts is not None:
+        return config
+    batch_size = config.batch_size or default_of("batch_size", config, method)
+
+    def follow(published: int) -> int:
+        return warm_up(published, config.total_timesteps, batch_size)
+
+    random_steps = config.random_steps
+    if random_steps is None and "random_steps" in method.preset(config.env_id):
+        random_steps = follow(default_of("random_steps", config, method))
+    return replace(
+        config, learning_starts=follow(default_of("learning_starts", config, method)), random_steps=random_steps
+    )
+
+
 def fill(config: Config, method: Method) -> Config:
     """Every open option with its value; one that means nothing here is None (a word: "none"), and refused if given."""
     table, preset = table_of(config), method.preset(config.env_id)
+    config = _with_warm_up(config, method)
     for name in LEFT_OPEN:
         value = getattr(config, name)
         is_open = value in (None, "default")

@@ -13,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from carebn.training.blame import users_line
 from carebn.training.flat import flat_space
 
 Env = gym.Env[Any, Any]
@@ -53,7 +54,8 @@ def make_env(env_id: str, modules: Sequence[str] = (), **options: Any) -> Env:
             return gym.make(env_id, **options)
         except Exception as error:  # registered by anybody, so anything may go wrong
             reason = " ".join(str(error).split())
-            raise ValueError(f"cannot make environment {env_id!r}: {reason}") from error
+            place = f" ({users_line(error)})" if modules else ""
+            raise ValueError(f"cannot make environment {env_id!r}: {reason}{place}") from error
 
 
 def import_own(module: str, option: str) -> Any:
@@ -64,7 +66,7 @@ def import_own(module: str, option: str) -> Any:
     try:
         return importlib.import_module(module)
     except Exception as error:  # whatever such a module does wrong
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error} ({users_line(error)})"
         if isinstance(error, ModuleNotFoundError) and error.name in (module, module.partition(".")[0]):
             reason = f"it is not in the current directory {here}, not on PYTHONPATH and not installed"
         raise ValueError(f"cannot import module {module!r} ({option}): {reason}") from error

@@ -13,9 +13,13 @@ Act = Callable[[NDArray[Any]], NDArray[Any]]
 Decide = Callable[[NDArray[Any], NDArray[Any] | None], tuple[NDArray[Any], NDArray[Any] | None]]
 
 
+MAX_STEPS = 108_000  # of an episode without a limit of its own: half an hour of a game, as Atari's own limit
+
+
 class Evaluation(NamedTuple):
     returns: list[float]
     lengths: list[int]
+    cut: int = 0  # episodes that were ended at the most steps allowed
 
     @property
     def mean(self) -> float:
@@ -26,13 +30,34 @@ class Evaluation(NamedTuple):
         return float(np.std(self.returns))
 
 
-def evaluate(act: Act, envs: Sequence[Env], env_seeds: Sequence[int], env_id: str) -> Evaluation:
+def longest(env: Env, asked: int | None) -> int:
+    """Steps after which an episode is cut: as asked, else what the environment itself allows, else ``MAX_STEPS``."""
+    own = None if env.spec is None else env.spec.max_episode_steps
+    return asked or own or MAX_STEPS
+
+
+def cut_short(result: Evaluation, env_id: str, option: str) -> str:
+    """A sentence if episodes were cut; empty if all came to their own end."""
+    if not result.cut:
+        return ""
+    return (
+        f"{result.cut} of {len(result.lengths)} episodes of {env_id} had no end and were cut after "
+        f"{max(result.lengths):,} steps; register it with max_episode_steps, or choose how many with {option}"
+    )
+
+
+def evaluate(
+    act: Act, envs: Sequence[Env], env_seeds: Sequence[int], env_id: str, max_steps: int | None = None
+) -> Evaluation:
     """One episode in each environment, the i-th started from the i-th seed, by what acts on the observation alone."""
-    return play(lambda obs, _: (act(obs), None), envs, env_seeds, env_id)
+    return play(lambda obs, _: (act(obs), None), envs, env_seeds, env_id, max_steps)
 
 
-def play(decide: Decide, envs: Sequence[Env], env_seeds: Sequence[int], env_id: str) -> Evaluation:
+def play(
+    decide: Decide, envs: Sequence[Env], env_seeds: Sequence[int], env_id: str, max_steps: int | None = None
+) -> Evaluation:
     """The same by what may carry something from one decision of an episode to the next."""
+    most, cut = [longest(env, max_steps) for env in envs], 0
     observations = [reset(env, env_id, seed) for env, seed in zip(envs, env_seeds, strict=True)]
     for obs in observations:
         check_step(env_id, obs, 0.0)
@@ -47,7 +72,9 @@ def play(decide: Decide, envs: Sequence[Env], env_seeds: Sequence[int], env_id: 
             check_step(env_id, observations[i], reward)
             returns[i] += reward
             lengths[i] += 1
-            going_on.append(not (terminated or truncated))
+            over = terminated or truncated
+            cut += not over and lengths[i] >= most[i]
+            going_on.append(not over and lengths[i] < most[i])
         running = [i for i, on in zip(running, going_on, strict=True) if on]
         state = None if state is None else state[going_on]  # a row leaves with its episode
-    return Evaluation(returns, lengths)
+    return Evaluation(returns, lengths, cut)

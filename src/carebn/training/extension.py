@@ -46,7 +46,7 @@ def checker(metrics: Path, config: TrainConfig) -> Check:
             evaluated = last_evaluation(data[:length]) == step
         except (ValueError, KeyError, TypeError) as error:
             raise Damaged(f"{metrics} cannot be read") from error
-        if step == config.total_timesteps and not evaluated:
+        if step == config.total_timesteps and not evaluated and not state.get("evaluation_due"):
             raise NotOnTheWay("the run ends there now, and was not evaluated")
         if step < config.total_timesteps and evaluated and not is_regular(step, config):
             raise NotOnTheWay("it is the end of a shorter run, with an evaluation that this one does not make")

@@ -1,14 +1,11 @@
 """A training run: act, step, store, update; evaluate and checkpoint on schedule; resume exactly."""
 
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -17,6 +14,7 @@ from numpy.typing import NDArray
 
 from carebn.algorithm import ReplayBuffer
 from carebn.machine import cores
+from carebn.stopping import Stop, StopRequest
 from carebn.training import seeds
 from carebn.training.best import write_best
 from carebn.training.build import make_agent
@@ -33,7 +31,7 @@ from carebn.training.environment import (
     spaces_of,
     step,
 )
-from carebn.training.evaluation import Evaluation, evaluate
+from carebn.training.evaluation import Evaluation, cut_short, evaluate
 from carebn.training.extension import checker, is_regular
 from carebn.training.flat import own_spaces
 from carebn.training.identity import check_same, check_steps, default_directory, stored
@@ -41,23 +39,18 @@ from carebn.training.lock import lock
 from carebn.training.measurements import WassersteinLog
 from carebn.training.policy_file import policy_bytes, write_policy
 from carebn.training.progress import ProgressDisplay
-from carebn.training.record import LineFile, Row, read_rows, with_checksum, write_tensorboard
+from carebn.training.record import LineFile, Row, newest_return, read_rows, with_checksum, write_tensorboard
 from carebn.training.spaces_file import write_spaces
 from carebn.training.track import Tracker, require_wandb
 from carebn.training.versions import compare_versions
 from carebn.training.vouch import check_logs, vouch, write_identity
+from carebn.training.warm_up import as_begun, never_learns
 from carebn.training.worlds import MakeEnv, env_of
 
 
 def _doubts(config: TrainConfig) -> list[str]:
     """What can be meant, but seldom is."""
     doubts = []
-    assert config.learning_starts is not None
-    if config.learning_starts >= config.total_timesteps:
-        doubts.append(
-            f"this run never learns: --learning-starts {config.learning_starts:,} is not below --total-timesteps "
-            f"{config.total_timesteps:,}"
-        )
     if config.threads > cores():
         doubts.append(
             f"--threads {config.threads} is more than the {cores()} cores available, which slows the run down"
@@ -78,7 +71,7 @@ class Run:
 
     def __init__(self, config: TrainConfig, make: MakeEnv | None = None, callback: Callback | None = None) -> None:
         """``make`` stands for the environment of the configuration, ``callback`` hears of steps (``callbacks``)."""
-        self.config = config = config.checked()
+        self.config = config = as_begun(config).checked()
         torch.set_num_threads(config.threads)
         assert config.learning_starts is not None
         assert config.random_steps is not None
@@ -108,8 +101,10 @@ class Run:
         self.best_evaluation: dict[str, Any] | None = None
         self.before_the_end: Snapshot | None = None  # if the last evaluation is one that only the end calls for
         self.obs: NDArray[Any] = np.empty(0)
-        self.stop_asked: int | None = None  # the signal that did
+        self.signals = StopRequest(self._kept)
         self.stopped = False  # by the callback
+        self.evaluation_due = False  # of the step that was made last
+        self.told_of_cuts = False
         self.reward = 0.0
         self.last: float | None = None  # mean return of the last evaluation
         self.spent = {"evaluation": 0.0, "recalibration": 0.0, "checkpoint": 0.0}
@@ -128,6 +123,8 @@ class Run:
             check_same(self.directory, theirs, self.config)
             check_steps(self.directory, self.store.newest(), self.config)
             self.threads_begun_with = theirs.threads
+        elif never_learns(self.config):  # one that an earlier version has begun goes on
+            raise ValueError(never_learns(self.config))
 
     def _open(self) -> bool:
         """Prepare the directory and restore the newest checkpoint; says whether there is anything left to do."""
@@ -166,14 +163,19 @@ class Run:
         self.best_policy, self.best_evaluation = loaded.snapshot.best, state.get("best_evaluation")
         self.episode, self.episode_start = state["episode"], state["episode_start"]
         self.episode_return, self.losses = state["episode_return"], state["losses"]
+        was_due = bool(state.get("evaluation_due"))  # and it is not, if the run no longer ends here
+        self.evaluation_due = was_due and (
+            self.step == self.config.total_timesteps or is_regular(self.step, self.config)
+        )
         self.store.forget_after(loaded.step)
         self.store.clean(self._warn)
         self._replay_episode()
-        if loaded.was_last and self.step % self.config.checkpoint_interval == 0:
+        other_end = loaded.was_last or was_due > self.evaluation_due
+        if other_end and self.step % self.config.checkpoint_interval == 0:
             self._checkpoint()  # as a longer run makes it
         self._write_derived()  # in case the run was killed between its checkpoint and these
         self._vouch(self.metrics.secure())
-        return self.step < self.config.total_timesteps
+        return self.step < self.config.total_timesteps or self.evaluation_due
 
     def _cut_logs(self, loaded: Loaded | None) -> None:
         """Back to where the run goes on; first only that much is vouched for, because this may be cut short too."""
@@ -181,7 +183,9 @@ class Run:
         lengths = {self.metrics: metrics}
         if self.wasserstein is not None:
             # before an evaluation, also that of the step itself is still to come
-            step = 0 if loaded is None else loaded.step - loaded.was_last
+            step = 0
+            if loaded is not None:
+                step = loaded.step - (loaded.was_last or bool(loaded.snapshot.state.get("evaluation_due")))
             lengths[self.wasserstein.file] = self.wasserstein.length_until(step)
         vouch(self.directory, {log.path.name: log.until(length) for log, length in lengths.items()})
         for log, length in lengths.items():
@@ -212,6 +216,15 @@ class Run:
                 f"exact repetition is not possible"
             )
 
+    @property
+    def stop_asked(self) -> int | None:
+        """The signal that asks the run to stop, if one does."""
+        return self.signals.asked
+
+    @stop_asked.setter
+    def stop_asked(self, number: int | None) -> None:
+        self.signals.asked = number
+
     # --- running -----------------------------------------------------------------------------------------------------
 
     def train(self) -> bool:
@@ -226,46 +239,45 @@ class Run:
         config = self.config
         if config.track:
             self.tracker = Tracker(self.directory.name, config.as_json())
-        # Slurm and Docker send SIGTERM. Python lets only the main thread listen.
-        heard = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-        before = {number: signal.signal(number, self._ask_to_stop) for number in heard}
         began, first = time.monotonic(), self.step
         try:
-            with ProgressDisplay(config.total_timesteps, self.step, config.quiet) as display:
-                display.best = self.best
+            newest = newest_return(read_rows(self.metrics.path))
+            shown = ProgressDisplay(config.total_timesteps, self.step, config.quiet, newest, self.best)
+            with self.signals.heard(), shown as display:
                 self._warn = display.warn
                 if self.step:
                     display.resumed()
                 for text in self.warnings:
                     display.warn(text)
-                while self.step < config.total_timesteps:
-                    self._one_step()
-                    display.advance(self.step)
-                    self._tell("step")
-                    due = self.step == config.total_timesteps
-                    if due and not is_regular(self.step, config):
-                        self.before_the_end = self._snapshot()
-                    if due or is_regular(self.step, config):
-                        result = self._evaluate()
-                        display.evaluated(self.step, result.mean, result.std)
-                        self._tell("evaluation")
-                        elapsed = time.monotonic() - began
-                        self._record(self.timing, with_checksum({
-                            "step": self.step, "charts/SPS": (self.step - first) / elapsed, "time/elapsed": elapsed,
-                            **{f"time/{name}": seconds for name, seconds in self.spent.items()},
-                        }))  # fmt: skip
-                    if due or self.stop_asked or self.stopped or self.step % config.checkpoint_interval == 0:
+                while self.step < config.total_timesteps or self.evaluation_due:
+                    if not self.evaluation_due:
+                        self._one_step()
+                        display.advance(self.step)
+                        self._tell("step")
+                    last = self.step == config.total_timesteps
+                    if last or is_regular(self.step, config):
+                        self._evaluate_unless_stopped(display)
+                        if not self.evaluation_due:
+                            self._tell("evaluation")
+                            elapsed = time.monotonic() - began
+                            self._record(self.timing, with_checksum({
+                                "step": self.step, "charts/SPS": (self.step - first) / elapsed, "time/elapsed": elapsed,
+                                **{f"time/{name}": seconds for name, seconds in self.spent.items()},
+                            }))  # fmt: skip
+                    if last or self.stop_asked or self.stopped or self.step % config.checkpoint_interval == 0:
                         self._checkpoint()
                         self._tell("checkpoint")
-                    if self.stop_asked and not due:
+                    if self.stop_asked and (not last or self.evaluation_due):
                         text = f"stopped at step {self.step:,}; the same command resumes it"
                         raise InterruptedRun(text, self.stop_asked)
                     if self.stopped:
                         break
             return True
+        except Stop as stop:  # in the middle of a step
+            raise InterruptedRun(
+                f"stopped while compiling at step {self.step + 1:,}; {self._kept()}", stop.number
+            ) from None
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
             self.close()
 
     def _tell(self, kind: Kind) -> None:
@@ -274,9 +286,6 @@ class Run:
             total, losses, last = self.config.total_timesteps, dict(self.losses), self.last
             event = Event(kind, self.step, total, self.directory, self.reward, losses, last, self.best)
             self.stopped |= not self.hear(event)
-
-    def _ask_to_stop(self, signum: int, frame: FrameType | None) -> None:
-        self.stop_asked = signum
 
     def _one_step(self) -> None:
         config, spaces = self.config, self.spaces
@@ -355,19 +364,41 @@ class Run:
             return "there is no checkpoint yet, so the same command begins anew"
         return f"the last checkpoint is kept, and the same command resumes from it (step {newest:,})"
 
+    def _evaluate_unless_stopped(self, display: ProgressDisplay) -> None:
+        """Evaluate, or leave all as it was before: after resuming it is then made whole."""
+        self.evaluation_due = False
+        if not is_regular(self.step, self.config):
+            self.before_the_end = self._snapshot()
+        self.evaluation_due = True
+        agent, streams = self.agent.state_dict(), self.streams.state()
+        try:
+            result = self._evaluate()
+        except Stop:
+            self.agent.load_state_dict(agent)
+            self.streams.restore(streams)
+            self.before_the_end = None  # it is what the run is now
+            return
+        self.evaluation_due = False
+        display.evaluated(self.step, result.mean, result.std)
+        if result.cut and not self.told_of_cuts:
+            self.told_of_cuts = True
+            display.warn(cut_short(result, self.config.env_id, "--eval-max-steps"))
+
+    def _greedy(self, obs: NDArray[Any]) -> NDArray[Any]:
+        self.signals.obey()
+        return self.agent.act(self._stored(obs), None)
+
     def _evaluate(self) -> Evaluation:
-        before = self._distances()
-        t0 = time.monotonic()
-        recalibrated = self.agent.recalibrate(self.replay, self.streams["recalibrate"])
-        t1 = time.monotonic()
-        with self._dated("in the evaluation at", self.step):
-            result = evaluate(
-                lambda obs: self.agent.act(self._stored(obs), None),
-                self.eval_envs,
-                self.eval_seeds,
-                self.config.env_id,
-            )
-        t2 = time.monotonic()
+        config = self.config
+        with self.signals.can_give_up():
+            before = self._distances()
+            t0 = time.monotonic()
+            recalibrated = self.agent.recalibrate(self.replay, self.streams["recalibrate"])
+            t1 = time.monotonic()
+            with self._dated("in the evaluation at", self.step):
+                result = evaluate(self._greedy, self.eval_envs, self.eval_seeds, config.env_id, config.eval_max_steps)
+            t2 = time.monotonic()
+            after = self._distances() if recalibrated else before
         self.spent["recalibration"] += t1 - t0
         self.spent["evaluation"] += t2 - t1
         self.last = result.mean
@@ -375,7 +406,7 @@ class Run:
         row: Row = {"eval/mean_return": result.mean, "eval/std_return": result.std}
         self._record(self.metrics, {"step": self.step, **row, "returns": result.returns, "lengths": result.lengths})
         if self.wasserstein is not None:
-            self.wasserstein.write(self.step, before, self._distances() if recalibrated else before)
+            self.wasserstein.write(self.step, before, after)
         return result
 
     def _distances(self) -> list[float]:
@@ -411,7 +442,7 @@ class Run:
             "episode_return": self.episode_return,
             "metrics_bytes": length,
             "metrics_sha256": digest,
-        }
+        } | ({"evaluation_due": True} if self.evaluation_due else {})
         return Snapshot(tensors, state, self.best_policy)
 
     def _checkpoint(self) -> None:

@@ -2,7 +2,6 @@
 all other files of the run are the same with and without them (command.txt excepted, which asks for them, and
 checksums.json, which vouches for both)."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ from torch import nn
 
 from carebn.algorithm import ReplayBuffer
 from carebn.measure.wasserstein import layer_distances
+from carebn.reading import parse_object, read_file
 from carebn.training import seeds
 from carebn.training.record import LineFile
 
@@ -31,9 +31,9 @@ class WassersteinLog:
     def length_until(self, step: int) -> int:
         """In bytes; what the file holds beyond it is of a step after that."""
         length = 0
-        for line in self.file.path.read_bytes().splitlines(keepends=True):
+        for line in read_file(self.file.path).splitlines(keepends=True):
             try:
-                if not line.endswith(b"\n") or json.loads(line)["step"] > step:
+                if not line.endswith(b"\n") or parse_object(line)["step"] > step:
                     break
             except (ValueError, KeyError, TypeError) as error:
                 raise ValueError(f"{self.file.path} is damaged; move it away and run the same command again") from error

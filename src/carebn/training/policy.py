@@ -1,6 +1,5 @@
 """A trained run as a policy: ``carebn.load(run_dir).predict(obs)``."""
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from carebn.network import ANNActor, SpikingActor
 from carebn.network.converted import Converted, Simulation, shaped_like
 from carebn.network.inference import FastActor
 from carebn.network.randomness import is_random, seed_of, seeded
+from carebn.reading import read_object
 from carebn.training.best import POLICY as BEST
 from carebn.training.best import read_best
 from carebn.training.build import make_policy
@@ -76,9 +76,14 @@ class Policy:
         return self
 
     def evaluate(
-        self, episodes: int = 10, seed: int = 1_000_000, env: Env | Callable[[], Env] | None = None
+        self,
+        episodes: int = 10,
+        seed: int = 1_000_000,
+        env: Env | Callable[[], Env] | None = None,
+        max_steps: int | None = None,
     ) -> Evaluation:
-        """Noise-free episodes, the first from ``seed`` and so on; ``env``: in this environment, or what makes it."""
+        """Noise-free episodes, the first from ``seed`` and so on; ``env``: in this environment, or what makes it. One
+        without an end is cut after ``max_steps``."""
         if episodes < 1:
             raise ValueError(f"--episodes must be at least 1, got {episodes}")
         if seed < 0:
@@ -87,7 +92,8 @@ class Policy:
         envs: list[Env] = []
         try:
             envs += [make() for _ in range(episodes)]
-            return play(self.act, envs, range(seed, seed + episodes), self.config.env_id)
+            most = max_steps or self.config.eval_max_steps
+            return play(self.act, envs, range(seed, seed + episodes), self.config.env_id, most)
         finally:
             for made in envs:
                 made.close()
@@ -232,8 +238,8 @@ def read_conversion(run_dir: Path | str) -> dict[str, Any] | None:
 def _read(run_dir: Path | str) -> tuple[TrainConfig, dict[str, Any] | None]:
     path = Path(run_dir) / "config.json"
     try:
-        data = json.loads(path.read_bytes())
-        conversion = data.pop("conversion", None) if isinstance(data, dict) else None
+        data = read_object(path)
+        conversion = data.pop("conversion", None)
         config = TrainConfig.from_json(data).checked()
         Vouched(Path(run_dir)).check("config.json")
         return config, conversion

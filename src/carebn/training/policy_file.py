@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from carebn.errors import CarebnWarning
+from carebn.reading import regular_file
 from carebn.training.files import write_atomically
 
 NAME = "policy.safetensors"
@@ -43,11 +44,13 @@ def read_policy(directory: Path, remedy: str, name: str = NAME) -> dict[str, Ten
     """The tensors, as they were written; ``remedy`` is what to do if they are not."""
     path = directory / name
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(regular_file(path), framework="pt") as file:
             expected = (file.metadata() or {}).get(CHECKSUM)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no mapping
     except FileNotFoundError:
         raise ValueError(f"{directory} has no policy yet: it was stopped before its first checkpoint") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror or error}); {remedy}") from error
     except SafetensorError as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"{path} does not hold this run's policy: {reason}; {remedy}") from error

@@ -1,5 +1,6 @@
 """How far the training of a run has come: what is deployed should be known to be finished."""
 
+import json
 from pathlib import Path
 
 from carebn.training.config import TrainConfig
@@ -19,4 +20,14 @@ def unfinished(run_dir: Path, config: TrainConfig) -> str | None:
         return f"the policy of {run_dir} is untrained: at step {step:,} its random warm-up was not over"
     if step < total:
         return f"the training of {run_dir} is unfinished: step {step:,} of {total:,}"
+    if _evaluation_due(checkpoints / f"{step:09d}"):
+        return f"the training of {run_dir} is unfinished: its last evaluation is due"
     return None
+
+
+def _evaluation_due(checkpoint: Path) -> bool:
+    """Whether the run was stopped between its last step and the re-calibration and evaluation that follow it."""
+    try:
+        return bool(json.loads((checkpoint / "state.json").read_bytes()).get("evaluation_due"))
+    except (OSError, ValueError, AttributeError):
+        return False  # whoever needs the checkpoint itself will say what is wrong

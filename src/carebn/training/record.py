@@ -11,6 +11,7 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from carebn.reading import parse_rows, read_file
 from carebn.training.files import flush_directory, sha256
 
 Row = dict[str, Any]
@@ -21,7 +22,7 @@ class LineFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._sha = hashlib.sha256(path.read_bytes() if path.exists() else b"")
+        self._sha = hashlib.sha256(read_file(path) if path.exists() else b"")
         self._file = open(path, "ab")  # noqa: SIM115  # open for the whole run
 
     def write(self, row: Row) -> None:
@@ -62,8 +63,15 @@ def read_rows(path: Path) -> list[Row]:
     """All complete lines of a metrics or timing file."""
     if not path.exists():
         return []
-    lines = path.read_bytes().split(b"\n")[:-1]
-    return [json.loads(line) for line in lines]
+    try:
+        return parse_rows(read_file(path))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+
+
+def newest_return(rows: list[Row]) -> float | None:
+    """The mean return of the last evaluation."""
+    return next((float(row["eval/mean_return"]) for row in reversed(rows) if "eval/mean_return" in row), None)
 
 
 def write_tensorboard(rows: list[Row], directory: Path) -> None:

@@ -26,14 +26,22 @@ class Sweep:
         return result.mean / self.ann.mean if self.ann.mean > 0 else None
 
 
-def sweep(run_dir: Path, policy: Policy, conversion: Conversion, time_steps: Sequence[int], episodes: int) -> Sweep:
+def sweep(
+    run_dir: Path,
+    policy: Policy,
+    conversion: Conversion,
+    time_steps: Sequence[int],
+    episodes: int,
+    max_steps: int | None = None,
+) -> Sweep:
     """The same episodes for the ANN and for each number of steps. ``policy`` is run as it was afterwards."""
     network, config = policy.network, policy.config
     assert isinstance(network, Converted)
     envs = [policy.make_env() for _ in range(episodes)]
 
     def score(player: Policy) -> Evaluation:
-        return play(player.act, envs, range(FIRST_SEED, FIRST_SEED + episodes), config.env_id)
+        seeds = range(FIRST_SEED, FIRST_SEED + episodes)
+        return play(player.act, envs, seeds, config.env_id, max_steps or config.eval_max_steps)
 
     before, results = network.simulation, []
     try:

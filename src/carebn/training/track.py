@@ -11,9 +11,7 @@ def require_wandb() -> Any:
     try:
         return import_module("wandb")
     except ImportError as error:
-        raise ValueError(
-            "--track needs the package wandb, which is not installed; run: pip install 'carebn[wandb]'"
-        ) from error
+        raise ValueError("--track needs the package wandb, which is not installed; run: pip install wandb") from error
 
 
 class Tracker:

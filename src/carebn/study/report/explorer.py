@@ -1,9 +1,9 @@
 """All runs as they are, whether or not the paper has them: by environment, a line for each configuration."""
 
-import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from carebn.study.report.curves import Curve, evaluation_traces, exploration_traces, mean_curve
 from carebn.study.runs import NOT_OF_THE_CELL, RunRecord
@@ -15,6 +15,8 @@ METHOD_LABELS = {
     "ann": "ANN", "ann-snn": "ANN-SNN", "crpi": "CRPI", "ann-care": "ANN + CaRe-BN",
 }  # fmt: skip
 EXPLORATION_BINS = 50
+# Of how long a run learns, its steps alone are told, unless two lines differ in nothing else.
+FOLLOW_THE_BUDGET = ("learning_starts", "random_steps", "eval_interval")
 FEWEST_POINTS, MOST_POINTS, ALL_POINTS = 40, 250, 60_000  # per line, and over all lines: bounds the page
 
 
@@ -24,6 +26,7 @@ class Line:
     evaluation: Curve | None
     exploration: Curve | None
     seeds: int  # runs with at least one evaluation
+    begun: int
     complete: int
     best: tuple[float, float] | None  # max average return over seeds: mean, standard deviation; None: there is none
     last: tuple[float, float] | None  # the mean of the last ten evaluations
@@ -42,7 +45,28 @@ def explore(records: Sequence[RunRecord]) -> dict[str, list[Line]]:
     return dict(sorted(shown.items()))
 
 
-def _line(label: str, runs: list[RunRecord], points: int) -> Line:
+def with_most_data(environments: dict[str, list[Line]]) -> str:
+    """The environment that tells most: with the most runs, and among equals with the most evaluations."""
+
+    def data(env: str) -> tuple[int, int]:
+        lines = environments[env]
+        return sum(line.seeds for line in lines), sum(sum(line.evaluation.runs) for line in lines if line.evaluation)
+
+    return max(environments, key=data)
+
+
+def _once_per_seed(runs: list[RunRecord]) -> list[RunRecord]:
+    """A copy of a run is not another run; of several with the same seed the one that came furthest counts."""
+    furthest: dict[int, RunRecord] = {}
+    for run in runs:
+        known = furthest.get(run.seed)
+        if known is None or (run.complete, run.step) > (known.complete, known.step):
+            furthest[run.seed] = run
+    return list(furthest.values())
+
+
+def _line(label: str, every: list[RunRecord], points: int) -> Line:
+    runs = _once_per_seed(every)
     evaluated = [run for run in runs if run.steps]
     scores = [[score(run.returns) for run in evaluated] for score in (max_average_return, mean_of_last)]
     best, last = (mean_and_std(values) if values else None for values in scores)
@@ -51,6 +75,7 @@ def _line(label: str, runs: list[RunRecord], points: int) -> Line:
         evaluation=mean_curve(evaluation_traces(runs), points),
         exploration=mean_curve(exploration_traces(runs, EXPLORATION_BINS), points),
         seeds=len(evaluated),
+        begun=len(runs),
         complete=sum(run.complete for run in runs),
         best=None if any(run.converted for run in runs) else best,
         last=last,
@@ -79,17 +104,33 @@ def _labelled(cells: dict[str, list[RunRecord]], everything: Sequence[RunRecord]
 
 
 def _told_apart(alike: list[list[RunRecord]]) -> list[tuple[str, list[RunRecord]]]:
+    """By the options in which they differ, spelled as on the command line; first of all by their steps."""
     if len(alike) == 1:
         return [("", alike[0])]
     configs = [runs[0].config for runs in alike]
-    names = sorted({name for config in configs for name in config if name not in NOT_OF_THE_CELL})
-    different = [name for name in names if len({json.dumps(config.get(name)) for config in configs}) > 1]
+    names = {name for config in configs for name in config if name not in NOT_OF_THE_CELL}
+    different = sorted(name for name in names if len({_value(config, name) for config in configs}) > 1)
+    different.sort(key=lambda name: name != "total_timesteps")
+    told = [name for name in different if name not in FOLLOW_THE_BUDGET]
+    for name in (name for name in different if name in FOLLOW_THE_BUDGET):
+        before = {tuple(_value(config, other) for other in told) for config in configs}
+        after = {tuple(_value(config, other) for other in (*told, name)) for config in configs}
+        if len(before) < len(configs) and len(after) > len(before):
+            told.append(name)
     return [
-        (", " + ", ".join(f"{name} {config.get(name)}" for name in different), runs)
+        ("".join(f", {_value(config, name)}" for name in told), runs)
         for config, runs in zip(configs, alike, strict=True)
     ]
 
 
-def _order(run: RunRecord, label: str) -> tuple[int, str]:
+def _value(config: dict[str, Any], name: str) -> str:
+    value = config.get(name)
+    if name == "total_timesteps":
+        return f"{value:,} steps"
+    words = " ".join(map(str, value)) if isinstance(value, list) else "none" if value is None else str(value)
+    return f"{name.replace('_', '-')} {words}"
+
+
+def _order(run: RunRecord, label: str) -> tuple[int, int, str]:
     known = list(METHOD_LABELS)
-    return (known.index(run.method) if run.method in known else len(known), label)
+    return (known.index(run.method) if run.method in known else len(known), run.total, label)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from carebn.study.report.curves import Curve
 from carebn.study.report.explorer import Line
-from carebn.study.report.views import View
+from carebn.study.report.parts import View
 from carebn.training.files import write_atomically
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ def curves_figure(panels: list[tuple[str, str, str, list[tuple[str, Curve]]]], c
         if max(curve.x[-1] for _, curve in lines) > 1:
             axes.xaxis.set_major_formatter(_steps)
         axes.margins(x=0.02)
+        if len({x for _, curve in lines for x in curve.x}) == 1:  # an axis around one place would tell nothing
+            axes.set_xlim(*sorted((0, 1.05 * lines[0][1].x[0] or 1)))
     for axes in list(grid.flat)[len(panels) :]:
         axes.remove()
     _legend_below(figure, list(handles.values()), [_wrapped(label, wide - 0.6) for label in handles], caption)
@@ -124,74 +126,71 @@ def _legend_below(figure: "Figure", handles: list[Any], labels: list[str], capti
 
 def _panels_figure(view: View) -> "Figure":
     panels = [(p.title, p.x_label, p.y_label, p.lines) for p in view.panels if p.lines]
-    return curves_figure(panels, view.made) if panels else _empty_figure("no line is complete")
+    return curves_figure(panels, view.made)
 
 
 def _table_figure(view: View) -> "Figure":
-    """Ours beside the paper's, one panel per environment: bars with standard deviations, crosses for the paper."""
+    """Ours beside the paper's with standard deviations, one panel for each environment of which there are runs. Dots:
+    the axes do not begin at nought, and nobody should compare lengths."""
     from matplotlib.figure import Figure
 
     table = view.table
     assert table is not None
-    columns = min(COLUMNS, len(table.columns))
-    rows = -(-len(table.columns) // columns)
+    _, begun = table.begun()
+    columns = min(COLUMNS, len(begun))
+    rows = -(-len(begun) // columns)
     height = 0.5 + 0.2 * len(table.rows)
     figure = Figure(figsize=(PANEL_WIDTH * columns + 0.9, (height + 0.35) * rows + 0.4), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
     handles: dict[str, Any] = {}
     places = range(len(table.rows))
-    for axes, (i, env) in zip(grid.flat, enumerate(table.columns), strict=False):
+    for axes, i in zip(grid.flat, begun, strict=False):
         for place, row in zip(places, table.rows, strict=True):
             number = row.numbers[i]
             if number.ours is not None:
                 mean, std = number.ours
-                handles["ours"] = axes.barh(
-                    place, mean, 0.62, xerr=std if number.seeds > 1 else None, color=COLOURS[1], alpha=0.75,
-                    ecolor="#333333", error_kw={"lw": 0.8, "capsize": 1.8},
+                handles["ours"] = axes.errorbar(
+                    mean, place - 0.14, xerr=std if number.seeds > 1 else 0, fmt="o", color=COLOURS[1], ms=4.5, lw=0.8,
+                    capsize=1.8,
                 )  # fmt: skip
             if number.published is not None:
                 handles["paper"] = axes.errorbar(
-                    number.published.mean, place, xerr=number.published.std or 0, fmt="D", color=COLOURS[0], ms=3,
-                    lw=0.8, capsize=1.8,
+                    number.published.mean, place + 0.14, xerr=number.published.std or 0, fmt="D", color=COLOURS[0],
+                    ms=3, lw=0.8, capsize=1.8, mfc="white",
                 )  # fmt: skip
-        axes.set_title(_plain(env))
+        axes.set_title(_plain(table.columns[i]))
         axes.set_yticks(places, [_plain(row.label) for row in table.rows])
         axes.grid(axis="y", visible=False)
         axes.set_xlabel({"returns": "max average return", "energy": "nJ per decision"}.get(view.study.kind, ""))
         axes.set_ylim(len(table.rows) - 0.4, -0.6)
-    for axes in list(grid.flat)[len(table.columns) :]:
+    for axes in list(grid.flat)[len(begun) :]:
         axes.remove()
-    _legend_below(figure, list(handles.values()), list(handles), view.made)
+    names = sorted(handles)  # ours first, whichever was drawn first
+    _legend_below(figure, [handles[name] for name in names], names, view.made)
     return figure
 
 
 def _bars_figure(view: View) -> "Figure":
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.8, 0.9 + 0.24 * len(view.bars)), layout="constrained")
+    bars = [bar for bar in view.bars if bar.value is not None or bar.published is not None]
+    missing = [bar.label for bar in view.bars if bar.value is None]
+    figure = Figure(figsize=(4.8, 1.1 + 0.24 * len(bars)), layout="constrained")
     axes: Axes = figure.subplots()
-    for place, bar in zip(count(), view.bars):
-        if bar.value is None:
-            axes.text(0, place, " missing", va="center", color="#777777")
-        else:
+    for place, bar in zip(count(), bars):
+        if bar.value is not None:
             axes.barh(place, bar.value, 0.62, color=COLOURS[1], alpha=0.75)
         if bar.interval is not None:
             axes.plot(bar.interval, (place, place), color="#333333", lw=1, marker="|", ms=5)
         if bar.published is not None:
             axes.plot(bar.published, place, "D", color=COLOURS[0], ms=4)
     axes.set_xlim(left=0)
-    axes.set_yticks(range(len(view.bars)), [_plain(bar.label) for bar in view.bars])
+    axes.set_yticks(range(len(bars)), [_plain(bar.label) for bar in bars])
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel(f"{_wrapped(view.bar_label, 3.4)}\n{_wrapped(view.made, 3.4)}")
-    return figure
-
-
-def _empty_figure(text: str) -> "Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(4, 1))
-    figure.text(0.5, 0.5, text, ha="center")
+    paper = "red: the paper's" if any(bar.published is not None for bar in bars) else ""
+    told = [view.bar_label, view.made, paper, f"missing: {', '.join(missing)}" if missing else ""]
+    axes.set_xlabel("\n".join(_wrapped(line, 3.4) for line in told if line))
     return figure
 
 

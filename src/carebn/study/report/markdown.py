@@ -1,19 +1,19 @@
 """The report as plain Markdown tables, for a README, a pull request or a terminal."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from carebn.study.records import Study
+from carebn.study.numbers import MISSING, spelled, with_spread
 from carebn.study.report.explorer import Line
-from carebn.study.report.views import Bar, Number, Panel, Table, View
+from carebn.study.report.parts import Absent, Bar, Number, Panel, Table, View
 from carebn.study.runs import Runs
 
-MISSING = "–"
 MARKS = {"above": "▲ ", "below": "▼ "}
 
 
-def render_markdown(runs: Runs, environments: dict[str, list[Line]], views: list[View], absent: list[Study]) -> str:
+def render_markdown(runs: Runs, environments: dict[str, list[Line]], views: list[View], absent: list[Absent]) -> str:
     complete = sum(run.complete for run in runs.records)
-    blocks = ["# CaRe-BN report", f"{len(runs.records):,} runs, {complete:,} complete."]
+    number = "1 run" if len(runs.records) == 1 else f"{len(runs.records):,} runs"
+    blocks = ["# CaRe-BN report", f"{number}, {complete:,} complete."]
     if runs.problems:
         blocks += ["\n".join(f"- {_safe(problem)}" for problem in runs.problems)]
     blocks.append("## All runs")
@@ -25,7 +25,7 @@ def render_markdown(runs: Runs, environments: dict[str, list[Line]], views: list
                 _pair(line.best, line.seeds),
                 _pair(line.last, line.seeds),
                 f"{line.seeds}",
-                f"{line.complete}",
+                f"{line.complete} of {line.begun}",
             ]
             for line in lines
         ]
@@ -35,9 +35,13 @@ def render_markdown(runs: Runs, environments: dict[str, list[Line]], views: list
     for view in views:
         blocks += _view(view)
     if absent:
-        missing = ", ".join(f"{study.where} (`{study.made_by}`)" for study in absent)
-        blocks.append(f"Nothing to show here: {missing}.")
+        blocks.append("Nothing to show here:")
+        blocks.append("\n".join(f"- {study.where} (`{study.made_by}`){_because(why)}" for study, why in absent))
     return "\n\n".join(blocks) + "\n"
+
+
+def _because(why: str) -> str:
+    return f": {_safe(why)}" if why else ""
 
 
 def _view(view: View) -> list[str]:
@@ -56,11 +60,16 @@ def _view(view: View) -> list[str]:
 
 
 def _table(table: Table) -> str:
+    """Rows and columns of which there is a run; the others are named below."""
+    places, columns = table.begun()
     rows = [
-        [row.label, *(_number(n, table.decimals) for n in row.numbers), *(_beside(*pair) for pair in row.summaries)]
-        for row in table.rows
+        [row.label, *(_number(row.numbers[i], table.decimals) for i in columns), *(_beside(*p) for p in row.summaries)]
+        for row in (table.rows[place] for place in places)
     ]
-    return _grid(["", *table.columns, *table.summary_columns], rows)
+    grid = _grid(["", *(table.columns[i] for i in columns), *table.summary_columns], rows)
+    without = [row.label for place, row in enumerate(table.rows) if place not in places]
+    without += [name for place, name in enumerate(table.columns) if place not in columns]
+    return grid + (f"\n\nWithout a run here: {_safe(', '.join(without))}." if without else "")
 
 
 def _number(number: Number, decimals: int) -> str:
@@ -70,20 +79,23 @@ def _number(number: Number, decimals: int) -> str:
         ours = f"{_pair(number.ours, number.seeds, decimals)} (n {number.seeds})"
     if number.published is None:
         return ours
-    paper = f"{number.published.mean:.{decimals}f}"
-    if number.published.std is not None:
-        paper += f" ± {number.published.std:.{decimals}f}"
-    difference = "" if number.difference is None else f" {MARKS.get(number.mark, '')}{number.difference:+.1f} %"
+    paper = with_spread(number.published.mean, number.published.std, decimals)
+    difference = f", {MARKS.get(number.mark, '')}{number.difference_told}" if number.difference_told else ""
     return f"{ours}, paper {paper}{difference}"
 
 
-def _bars(bars: Iterable[Bar]) -> str:
+def _bars(bars: Sequence[Bar]) -> str:
+    missing = [bar.label for bar in bars if bar.value is None and bar.published is None]
     rows = [
-        [bar.label, _one(bar.value), MISSING if bar.interval is None else "{:.2f} … {:.2f}".format(*bar.interval),
-         _one(bar.published)]
+        [bar.label, spelled(bar.value), _interval(bar.interval), spelled(bar.published)]
         for bar in bars
+        if bar.label not in missing
     ]  # fmt: skip
-    return _grid(["", "ours", "95 % interval", "paper"], rows)
+    return _grid(["", "ours", "95 % interval", "paper"], rows) + _missing(missing)
+
+
+def _missing(labels: Sequence[str]) -> str:
+    return f"\n\nMissing: {_safe(', '.join(labels))}." if labels else ""
 
 
 def _panel(panel: Panel) -> str:
@@ -91,11 +103,16 @@ def _panel(panel: Panel) -> str:
     if not panel.over_time:
         return f"{_safe(panel.title)} (drawn in the other formats)."
     rows = [
-        [label, _one(curve.mean[-1]), f"{curve.low[-1]:.3g} … {curve.high[-1]:.3g}", f"{curve.runs[-1]}"]
+        [
+            label,
+            spelled(curve.mean[-1]),
+            _interval((curve.low[-1], curve.high[-1]) if curve.runs[-1] > 1 else None),
+            f"{curve.runs[-1]}",
+        ]
         for label, curve in panel.lines
     ]
-    rows += [[label, MISSING, MISSING, "0"] for label in panel.missing]
-    return f"{_safe(panel.title)}, {panel.y_label} at the end:\n\n" + _grid(["", "mean", "95 % interval", "n"], rows)
+    grid = _grid(["", "mean", "95 % interval", "n"], rows)
+    return f"{_safe(panel.title)}, {panel.y_label} at the end:\n\n{grid}{_missing(panel.missing)}"
 
 
 def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -111,17 +128,15 @@ def _safe(text: str) -> str:
     return plain
 
 
-def _pair(pair: tuple[float, float] | None, seeds: int, decimals: int = 1) -> str:
+def _pair(pair: tuple[float, float] | None, seeds: int, decimals: int | None = None) -> str:
     """Mean ± standard deviation; one seed has none."""
-    if pair is None:
-        return MISSING
-    return f"{pair[0]:.{decimals}f}" + (f" ± {pair[1]:.{decimals}f}" if seeds > 1 else "")
+    return MISSING if pair is None else with_spread(pair[0], pair[1] if seeds > 1 else None, decimals)
 
 
-def _one(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.4g}"
+def _interval(interval: tuple[float, float] | None) -> str:
+    """One run has none."""
+    return MISSING if interval is None else " … ".join(map(spelled, interval))
 
 
 def _beside(ours: float | None, paper: float | None) -> str:
-    text = MISSING if ours is None else f"{ours:.2f}"
-    return text if paper is None else f"{text}, paper {paper:.2f}"
+    return spelled(ours, 2) + ("" if paper is None else f", paper {spelled(paper, 2)}")

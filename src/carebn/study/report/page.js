@@ -30,19 +30,18 @@
   }
 
   const unbroken = (text) => (text.length < 16 ? text.replace(/-/g, "\u2011").replace(/ /g, "\u00a0") : text);
-  const signed = (x, digits = 1) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(digits);
+  const whole = (x) => x.toLocaleString("en-GB");
+
+  function digitsOf(x) {  // the rule of numbers.py
+    const size = Math.abs(x);
+    return size >= 1000 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3;
+  }
 
   function number(x, decimals) {
     if (x === null || x === undefined) return "–";
-    const size = Math.abs(x);
-    const digits = decimals ?? (size >= 1000 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3);
-    return x.toLocaleString("en-GB", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replace("-", "−");
-  }
-
-  function steps(x) {
-    if (x >= 1e6) return `${+(x / 1e6).toFixed(3)}M`;
-    if (x >= 1e3) return `${+(x / 1e3).toFixed(1)}k`;
-    return String(+x.toFixed(2));
+    if (Math.abs(x) >= 1e15) return x.toPrecision(6).replace("-", "−");
+    const text = Math.abs(x).toFixed(decimals ?? digitsOf(x));
+    return (x < 0 && Number(text) !== 0 ? "−" : "") + text;
   }
 
   function duration(seconds) {
@@ -59,6 +58,16 @@
     const marks = [];
     for (let i = Math.ceil(low / step); i * step <= high + step * 1e-9; i++) marks.push(i * step);
     return marks;
+  }
+
+  function tickNames(marks) {  // as many digits as it takes that no two are alike
+    const size = Math.max(...marks.map(Math.abs)), step = marks.length > 1 ? marks[1] - marks[0] : size || 1;
+    return marks.map((mark) => {
+      const far = Math.abs(mark);
+      const [unit, suffix] = size < 1e4 || far < 1e3 ? [1, ""] : far >= 1e6 ? [1e6, "M"] : [1e3, "k"];
+      const digits = Math.min(20, Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-9)));
+      return (mark < 0 && far > 0 ? "−" : "") + +(far / unit).toFixed(digits) + suffix;
+    });
   }
 
   // --- line charts ------------------------------------------------------------------------------------------------
@@ -92,7 +101,7 @@
   function lineChart(parent, { xLabel, yLabel, height, lines, options }) {
     const frame = make(parent, "div", null, { className: "chart" });
     const tip = make(frame, "div", null, { className: "tip", hidden: true });
-    let svg = null, at = null, scale = null, shown = [];
+    let svg = null, at = null, scale = null, shown = [], known = [];
 
     function redraw() {
       const width = Math.max(frame.clientWidth, 220);
@@ -107,6 +116,7 @@
       svg.setAttribute("role", "img");
       svg.setAttribute("aria-label", `${yLabel} against ${xLabel}: ${shown.map((l) => l.label).join(", ")}`);
       frame.prepend(svg);
+      known = [...new Set(shown.flatMap((line) => line.x))].sort((a, b) => a - b);
       tip.hidden = true;
       at = null;
       if (!shown.length) {
@@ -119,20 +129,22 @@
       low -= room;
       high += room;
       const marks = ticks(low, high, tall / 55);
-      const names = marks.map((m) => (Math.abs(m) >= 1e4 ? steps(Math.abs(m)).replace(/^/, m < 0 ? "−" : "") : String(+m.toPrecision(6)).replace("-", "−")));
+      const names = tickNames(marks);
       const box = { left: 12 + 6.6 * Math.max(...names.map((n) => n.length)), right: width - 12, top: 20, bottom: tall - 36 };
-      const left = shown[0].x.length === 1 && first === last ? first - 1 : Math.min(first, last);
-      const start = left > 0 && left < last * 0.2 ? 0 : left;
+      // From nought where that is near, or where there is but one place: an axis without a length tells nothing.
+      const start = first > 0 && (first < last * 0.2 || first === last) ? 0 : first === last ? first - 1 : first;
       const sx = (x) => box.left + ((x - start) / (last - start || 1)) * (box.right - box.left);
       const sy = (y) => box.bottom - ((y - low) / (high - low)) * (box.bottom - box.top);
-      scale = { box, sx, sy, width };
+      const back = (px) => start + ((px - box.left) / (box.right - box.left)) * (last - start);
+      scale = { box, sx, sy, back, width };
       marks.forEach((m, i) => {
         draw(svg, "line", { class: "grid", x1: box.left, x2: box.right, y1: sy(m), y2: sy(m) });
         draw(svg, "text", { x: box.left - 6, y: sy(m) + 4, "text-anchor": "end" }, names[i]);
       });
-      for (const m of ticks(start, last, (box.right - box.left) / 75)) {
-        draw(svg, "text", { x: sx(m), y: box.bottom + 16, "text-anchor": "middle" }, steps(m));
-      }
+      const along = ticks(start, last, (box.right - box.left) / 75);
+      tickNames(along).forEach((name, i) => {
+        draw(svg, "text", { class: "x", x: sx(along[i]), y: box.bottom + 16, "text-anchor": "middle" }, name);
+      });
       draw(svg, "text", { x: box.right, y: tall - 4, "text-anchor": "end" }, xLabel);
       draw(svg, "text", { x: 0, y: 11 }, yLabel);
       for (const l of shown) {
@@ -167,12 +179,13 @@
       if (!shown.length) return;
       at = x;
       const { sx, sy, box, width } = scale;
-      const near = shown.map((l) => ({ l, i: nearest(l.x, x) })).filter(({ l, i }) => x <= l.x[l.x.length - 1] || i === l.x.length - 1);
+      // Only lines that have begun here and have not ended.
+      const near = shown.filter((l) => l.x[0] <= x && x <= l.x[l.x.length - 1]).map((l) => ({ l, i: nearest(l.x, x) }));
       const px = sx(x);
       draw(svg, "line", { class: "hover cross", x1: px, x2: px, y1: box.top, y2: box.bottom });
       for (const { l, i } of near) draw(svg, "circle", { class: "hover", cx: sx(l.x[i]), cy: sy(l.mean[i]), r: 3.5, fill: `var(--c${l.style.colour})` });
       tip.replaceChildren();
-      make(tip, "div", `${xLabel}: ${Number.isInteger(x) ? x.toLocaleString("en-GB") : number(x)}`, { className: "soft" });
+      make(tip, "div", `${xLabel}: ${Number.isInteger(x) ? whole(x) : number(x)}`, { className: "soft" });
       const table = make(tip, "table");
       near.sort((p, q) => q.l.mean[q.i] - p.l.mean[p.i]);
       for (const { l, i } of near.slice(0, 14)) {
@@ -184,7 +197,8 @@
         make(row, "td", number(l.mean[i]), { className: "value" });
         const spread = options().band === "none" || l.runs[i] < 2 ? "" : `${number(l.low[i])} … ${number(l.high[i])}`;
         make(row, "td", spread, { className: "soft" });
-        make(row, "td", `n ${l.runs[i]}`, { className: "soft" });
+        const other = l.x[i] === x ? "" : `, at ${Number.isInteger(l.x[i]) ? whole(l.x[i]) : number(l.x[i])}`;
+        make(row, "td", `n ${l.runs[i]}${other}`, { className: "soft" });
       }
       if (near.length > 14) make(tip, "div", `and ${near.length - 14} more`, { className: "soft" });
       tip.hidden = false;
@@ -202,11 +216,7 @@
       if (!scale || !shown.length) return;
       const bounds = svg.getBoundingClientRect();
       const x = ((event.clientX - bounds.left) / bounds.width) * scale.width;
-      const { box } = scale;
-      const longest = shown.reduce((a, b) => (b.x[b.x.length - 1] > a.x[a.x.length - 1] ? b : a)).x;
-      const share = (Math.min(Math.max(x, box.left), box.right) - box.left) / (box.right - box.left);
-      const start = longest[0] > 0 && longest[0] < longest[longest.length - 1] * 0.2 ? 0 : longest[0];
-      point(longest[nearest(longest, start + share * (longest[longest.length - 1] - start))]);
+      point(known[nearest(known, scale.back(x))]);
     }
 
     frame.addEventListener("pointermove", track);
@@ -218,9 +228,8 @@
       if (event.key === "Escape") leave();
       if (!move || !shown.length) return;
       event.preventDefault();
-      const xs = shown.reduce((a, b) => (b.x.length > a.x.length ? b : a)).x;
-      const i = at === null ? (move > 0 ? -1 : xs.length) : nearest(xs, at);
-      point(xs[Math.min(Math.max(i + move, 0), xs.length - 1)]);
+      const i = at === null ? (move > 0 ? -1 : known.length) : nearest(known, at);
+      point(known[Math.min(Math.max(i + move, 0), known.length - 1)]);
     });
     let width = frame.clientWidth;
     redraw();
@@ -286,7 +295,7 @@
 
   function plusMinus(pair, decimals) {  // both with the digits that suit the mean
     if (!pair) return "–";
-    const digits = decimals ?? (Math.abs(pair[0]) >= 1000 ? 0 : Math.abs(pair[0]) >= 10 ? 1 : 2);
+    const digits = decimals ?? digitsOf(pair[0]);
     return number(pair[0], digits) + (pair[1] === null ? "" : ` ± ${number(pair[1], digits)}`);
   }
 
@@ -321,7 +330,7 @@
     const controls = make(card, "div", null, { className: "controls" });
     const body = make(card, "div");
     const off = new Set();
-    let env = data.environments[0].id, what = "evaluation";
+    let env = data.opens, what = "evaluation";
     const everything = [...new Set(data.environments.flatMap((e) => e.lines.map((l) => l.label)))];
     const look = styles(everything);
 
@@ -355,7 +364,7 @@
         make(row, "td", plusMinus(l.best));
         make(row, "td", plusMinus(l.last));
         make(row, "td", l.seeds);
-        make(row, "td", l.complete === l.seeds ? "yes" : `${l.complete} of ${l.seeds}`);
+        make(row, "td", l.complete === l.begun ? "yes" : `${l.complete} of ${l.begun}`);
       }
       make(body, "p", "± is one standard deviation over seeds. Unfinished runs count here with the evaluations they have.", { className: "soft small" });
     }
@@ -365,13 +374,31 @@
   // --- the paper's tables and figures -----------------------------------------------------------------------------
 
   function returnsTable(card, view) {
-    const { columns, summaries, rows, decimals } = view.table;
-    make(card, "p", "Ours in bold, with the number of seeds; the paper's below. ▲ and ▼ mark a difference larger than both standard deviations together.", { className: "soft small" });
-    const body = table(card, ["", ...columns.map((c) => c.replace("InvertedDoublePendulum", "IDP")), ...summaries]);
-    for (const line of rows) {
+    const { columns, rows, rowsBegun, columnsBegun } = view.table;
+    make(card, "p", "Ours in bold, with the number of seeds; the paper's below. ▲ and ▼ mark a difference larger than both standard deviations together, which takes two seeds.", { className: "soft small" });
+    const place = make(card, "div"), every = (list) => list.map((_, i) => i);
+    const left = [[rows.length - rowsBegun.length, "row"], [columns.length - columnsBegun.length, "column"]];
+    const hidden = left.filter(([n]) => n).map(([n, name]) => `${n} ${name}${n > 1 ? "s" : ""}`).join(" and ");
+    drawTable(place, view.table, rowsBegun, columnsBegun);
+    if (!hidden) return;
+    const more = `Without a run here: ${hidden}. Show the whole table`;
+    const button = make(card, "button", more, { type: "button", className: "whole small" });
+    let full = false;
+    button.addEventListener("click", () => {
+      full = !full;
+      place.replaceChildren();
+      drawTable(place, view.table, full ? every(rows) : rowsBegun, full ? every(columns) : columnsBegun);
+      button.textContent = full ? "Show only what there are runs of" : more;
+    });
+  }
+
+  function drawTable(parent, { columns, summaries, rows, decimals }, theseRows, theseColumns) {
+    const names = theseColumns.map((i) => columns[i].replace("InvertedDoublePendulum", "IDP"));
+    const body = table(parent, ["", ...names, ...summaries]);
+    for (const line of theseRows.map((i) => rows[i])) {
       const row = make(body, "tr");
       make(row, "td", unbroken(line.label));
-      for (const n of line.numbers) {
+      for (const n of theseColumns.map((i) => line.numbers[i])) {
         const cell = make(row, "td");
         if (n.ours) {
           make(cell, "span", plusMinus(n.ours, decimals), { className: "ours" });
@@ -379,9 +406,9 @@
         }
         else make(cell, "span", n.unfinished ? `unfinished (${n.unfinished})` : n.published ? "missing" : "–", { className: "missing" });
         if (n.published) make(cell, "span", `paper ${plusMinus(n.published, decimals)}`, { className: "paper" });
-        if (n.difference !== null) {
+        if (n.difference) {
           const sign = { above: "▲ ", below: "▼ " }[n.mark] || "";
-          make(cell, "span", `${sign}${signed(n.difference)} %`, { className: `mark ${n.mark || "soft"}` });
+          make(cell, "span", sign + n.difference, { className: `mark ${n.mark || "soft"}` });
         }
       }
       for (const [ours, paper] of line.summaries) {
@@ -396,7 +423,9 @@
     make(card, "p", `${view.barLabel}. A red line is the paper's number, where it prints one.`, { className: "soft small" });
     const box = make(card, "div", null, { className: "bars" });
     const top = Math.max(...view.bars.flatMap((b) => [b.value, b.published, b.interval && b.interval[1]]).filter((x) => x !== null), 0) || 1;
-    for (const bar of view.bars) {
+    const absent = view.bars.filter((b) => b.value === null && b.published === null).map((b) => b.label);
+    if (absent.length) make(card, "p", `missing: ${absent.join(", ")}`, { className: "soft small" });
+    for (const bar of view.bars.filter((b) => !absent.includes(b.label))) {
       make(box, "div", bar.label);
       const svg = draw(box, "svg", { role: "img", "aria-label": `${bar.label}: ${number(bar.value)}` });
       const at = (x) => `${(Math.max(x, 0) / top) * 78}%`;
@@ -437,25 +466,31 @@
     const section = document.getElementById("studies");
     make(section, "h2", "Beside the paper", { id: "paper" });
     if (!data.studies.length) make(section, "p", "None of the complete runs belongs to a table or figure of the paper.", { className: "soft" });
-    for (const view of data.studies) {
-      const card = make(section, "article", null, { className: "card", id: `study-${view.name}` });
-      make(card, "h3", `${view.where}: ${view.title}`);
+    data.studies.forEach((view, i) => {
+      // Where there is nothing to compare yet, a line is enough; but one study is always open.
+      const open = i === 0 || view.labels.length > 1;
+      const card = make(section, "details", null, { className: "card", id: `study-${view.name}`, open });
+      const line = make(card, "summary");
+      make(line, "h3", `${view.where}: ${view.title}`);
+      if (view.labels.length === 1) make(line, "span", ` ${view.labels[0]} alone`, { className: "soft small" });
       const made = `${view.made[0].toUpperCase()}${view.made.slice(1)}.`;
-      if (view.reduced) make(card, "p", `${made} The paper's runs have ${data.paperSteps.toLocaleString("en-GB")} steps, so numbers are not expected to agree.`, { className: "notice small" });
+      if (view.reduced) make(card, "p", `${made} The paper's runs have ${whole(data.paperSteps)} steps, so numbers are not expected to agree.`, { className: "notice small" });
       else make(card, "p", made, { className: "soft small" });
       if (view.note) make(card, "p", view.note, { className: "soft small" });
       if (view.table) returnsTable(card, view);
       if (view.bars.length) bars(card, view);
       if (view.panels.length) panels(card, view);
       for (const problem of view.problems) make(card, "p", problem, { className: "notice small" });
-    }
+    });
     if (data.absent.length) {
-      const box = make(section, "details");
-      make(box, "summary", `${data.absent.length} tables and figures of the paper have nothing to show here`);
+      const box = make(section, "details", null, { id: "absent" });
+      const all = data.absent.length;
+      make(box, "summary", all === 1 ? "One table or figure of the paper has nothing to show here" : `${all} tables and figures of the paper have nothing to show here`);
       const list = make(box, "ul", null, { className: "plain" });
       for (const study of data.absent) {
         const item = make(list, "li", `${study.where}: ${study.title} `);
         make(item, "code", study.command);
+        if (study.why) make(item, "div", study.why, { className: "soft small" });
       }
     }
   }
@@ -487,7 +522,8 @@
         make(row, "td", run.env, { className: "left" });
         make(row, "td", run.method, { className: "left" });
         make(row, "td", run.seed);
-        make(row, "td", run.complete ? steps(run.step) : `${steps(run.step)} of ${steps(run.total)}`);
+        const unsaved = run.step === run.total ? ", not saved" : ` of ${whole(run.total)}`;
+        make(row, "td", whole(run.step) + (run.complete ? "" : unsaved));
         make(row, "td", number(run.best));
         make(row, "td", duration(run.seconds));
         make(row, "td", run.speed === null ? "–" : number(run.speed, 0));
@@ -506,9 +542,11 @@
           row.after(detail);
         });
       }
-      where.textContent = found.length ? `${page * PAGE + 1} to ${Math.min(found.length, (page + 1) * PAGE)} of ${found.length.toLocaleString("en-GB")}` : "no run matches";
+      const all = found.length === 1 ? "1 run" : `${whole(found.length)} runs`;
+      where.textContent = !found.length ? "no run matches" : pages === 1 ? all : `${page * PAGE + 1} to ${Math.min(found.length, (page + 1) * PAGE)} of ${all}`;
       back.disabled = page === 0;
       next.disabled = page === pages - 1;
+      back.hidden = next.hidden = pages === 1;
     }
     back.addEventListener("click", () => { page--; show(); });
     next.addEventListener("click", () => { page++; show(); });

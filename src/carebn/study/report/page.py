@@ -8,16 +8,15 @@ from importlib.resources import files
 from typing import Any
 
 from carebn import __version__
-from carebn.study.records import Study
 from carebn.study.report.curves import Curve
-from carebn.study.report.explorer import Line
-from carebn.study.report.views import PAPER_STEPS, Bar, Number, Panel, Table, View
+from carebn.study.report.explorer import Line, with_most_data
+from carebn.study.report.parts import PAPER_STEPS, Absent, Bar, Number, Panel, Table, View
 from carebn.study.runs import RunRecord, Runs
 
-DIGITS = 5  # significant ones, of what is drawn
+DIGITS = 7  # significant ones, of what is drawn: more than are read off, so that nothing is rounded twice
 
 
-def render_page(runs: Runs, environments: dict[str, list[Line]], views: list[View], absent: list[Study]) -> str:
+def render_page(runs: Runs, environments: dict[str, list[Line]], views: list[View], absent: list[Absent]) -> str:
     data = _Packer().pack(runs, environments, views, absent)
     parts = {name: _asset(name) for name in ("page.css", "page.js")}
     fields = {
@@ -62,14 +61,11 @@ class _Packer:
         self.versions: dict[str, int] = {}
 
     def pack(
-        self, runs: Runs, environments: dict[str, list[Line]], views: list[View], absent: list[Study]
+        self, runs: Runs, environments: dict[str, list[Line]], views: list[View], absent: list[Absent]
     ) -> dict[str, Any]:
         records = runs.records
         complete = sum(run.complete for run in records)
         seconds = sum(run.seconds for run in records)
-        spent = (
-            (f"{seconds / 3600:,.1f}", "hours of training") if seconds >= 3600 else (f"{seconds / 60:.0f}", "minutes")
-        )
         packed_runs = [self.run(run) for run in records]
         packed_environments = [
             {"id": env, "lines": [self.line(line) for line in lines]} for env, lines in environments.items()
@@ -83,13 +79,14 @@ class _Packer:
                 [f"{complete:,}", "complete"],
                 [f"{len(environments):,}", "environments" if len(environments) != 1 else "environment"],
                 [f"{sum(run.step for run in records):,}", "environment steps"],
-                list(spent),
+                _time_spent(seconds),
             ],
             "problems": runs.problems,
             "environments": packed_environments,
+            "opens": with_most_data(environments),
             "studies": packed_views,
             "absent": [
-                {"where": s.where, "title": s.title, "command": s.made_by} for s in absent
+                {"where": s.where, "title": s.title, "command": s.made_by, "why": why} for s, why in absent
             ],
             "runs": packed_runs,
             "versions": [json.loads(text) for text in self.versions],
@@ -107,7 +104,7 @@ class _Packer:
             "step": run.step,
             "total": run.total,
             "complete": run.complete,
-            "best": _rounded(run.best),
+            "best": run.best,
             "seconds": _rounded(run.seconds),
             "speed": _rounded(run.speed),
             "command": run.command,
@@ -128,6 +125,7 @@ class _Packer:
             "evaluation": self.curve(line.evaluation),
             "exploration": self.curve(line.exploration),
             "seeds": line.seeds,
+            "begun": line.begun,
             "complete": line.complete,
             "best": _spread(line.best, line.seeds),
             "last": _spread(line.last, line.seeds),
@@ -146,6 +144,7 @@ class _Packer:
             "table": None if view.table is None else _table(view.table),
             "bars": [_bar(bar) for bar in view.bars],
             "barLabel": view.bar_label,
+            "labels": view.labels,
             "panels": [self.panel(panel) for panel in view.panels],
         }
 
@@ -159,18 +158,24 @@ class _Packer:
         }
 
 
-def _pair(pair: tuple[float, float] | None) -> list[float | None] | None:
-    return None if pair is None else [_rounded(value) for value in pair]
+def _time_spent(seconds: float) -> list[str]:
+    size, unit = (3600, "hour") if seconds >= 5400 else (60, "minute") if seconds >= 90 else (1, "second")
+    number = f"{seconds / size:,.{int(unit == 'hour')}f}"
+    return [number, f"{unit}{'s' * (number != '1')} of training"]
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value
 
 
 def _spread(pair: tuple[float, float] | None, seeds: int) -> list[float | None] | None:
-    """Mean and standard deviation; one seed has none."""
-    return _pair(pair) if pair is None or seeds > 1 else [_rounded(pair[0]), None]
+    """Mean and standard deviation, as they are: rounded where they are told. One seed has none."""
+    return None if pair is None else [_finite(pair[0]), _finite(pair[1]) if seeds > 1 else None]
 
 
 def _bar(bar: Bar) -> dict[str, Any]:
-    value, published = _rounded(bar.value), _rounded(bar.published)
-    return {"label": bar.label, "value": value, "interval": _pair(bar.interval), "published": published}
+    interval = None if bar.interval is None else [_finite(edge) for edge in bar.interval]
+    return {"label": bar.label, "value": _finite(bar.value), "interval": interval, "published": bar.published}
 
 
 def _table(table: Table) -> dict[str, Any]:
@@ -178,11 +183,19 @@ def _table(table: Table) -> dict[str, Any]:
         {
             "label": row.label,
             "numbers": [_number(number) for number in row.numbers],
-            "summaries": [[_rounded(ours), _rounded(paper)] for ours, paper in row.summaries],
+            "summaries": [[_finite(ours), _finite(paper)] for ours, paper in row.summaries],
         }
         for row in table.rows
     ]
-    return {"columns": table.columns, "summaries": table.summary_columns, "decimals": table.decimals, "rows": rows}
+    rows_begun, columns_begun = table.begun()
+    return {
+        "columns": table.columns,
+        "summaries": table.summary_columns,
+        "decimals": table.decimals,
+        "rows": rows,
+        "rowsBegun": rows_begun,
+        "columnsBegun": columns_begun,
+    }
 
 
 def _number(number: Number) -> dict[str, Any]:
@@ -192,6 +205,6 @@ def _number(number: Number) -> dict[str, Any]:
         "seeds": number.seeds,
         "unfinished": number.unfinished,
         "published": None if published is None else [published.mean, published.std],
-        "difference": _rounded(number.difference),
+        "difference": number.difference_told,
         "mark": number.mark,
     }

@@ -1,18 +1,17 @@
 """A study with the runs at hand: the numbers of its table or figure, ready for any renderer.
 
-A cell without a complete run stays empty; nothing is filled in.
+A cell without a complete run stays empty; nothing is filled in. A study none of whose numbers is there is absent.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 from carebn.study.cells import conversion_steps
 from carebn.study.gather import Gathered, gather
 from carebn.study.measured import Measured
 from carebn.study.paper import STUDIES
-from carebn.study.records import Published, Row, Study
+from carebn.study.records import Row, Study
 from carebn.study.report.curves import (
     Curve,
     Trace,
@@ -22,6 +21,7 @@ from carebn.study.report.curves import (
     stratified_curve,
     wasserstein_traces,
 )
+from carebn.study.report.parts import Absent, Bar, Number, Panel, Table, TableRow, View
 from carebn.study.runs import RunRecord
 from carebn.study.statistics import (
     IDP,
@@ -46,107 +46,46 @@ from carebn.study.tables import (
 
 POINTS = 100  # of a curve
 BINS = 50  # of exploration returns
-PAPER_STEPS = 1_025_000
 
 
-@dataclass(frozen=True)
-class Number:
-    """One number of a table: ours, the paper's, and how they differ."""
-
-    ours: tuple[float, float] | None  # mean and standard deviation over seeds
-    seeds: int
-    unfinished: int
-    published: Published | None
-
-    @property
-    def difference(self) -> float | None:
-        """Ours minus the paper's, in per cent of the paper's."""
-        if self.ours is None or self.published is None or self.published.mean == 0:
-            return None
-        return (self.ours[0] - self.published.mean) / abs(self.published.mean) * 100
-
-    @property
-    def mark(self) -> str:
-        """ "above" or "below" where the two differ by more than their standard deviations together: √(s² + s²)."""
-        if self.ours is None or self.published is None:
-            return ""
-        gap = self.ours[0] - self.published.mean
-        if abs(gap) <= math.hypot(self.ours[1], self.published.std or 0.0):
-            return ""
-        return "above" if gap > 0 else "below"
-
-
-@dataclass(frozen=True)
-class TableRow:
-    label: str
-    numbers: list[Number]
-    summaries: list[tuple[float | None, float | None]]  # ours and the paper's, one pair per summary column
-
-
-@dataclass(frozen=True)
-class Table:
-    columns: list[str]
-    summary_columns: list[str]
-    rows: list[TableRow]
-    decimals: int
-
-
-@dataclass(frozen=True)
-class Bar:
-    label: str
-    value: float | None
-    interval: tuple[float, float] | None
-    published: float | None
-
-
-@dataclass(frozen=True)
-class Panel:
-    title: str
-    x_label: str
-    y_label: str
-    lines: list[tuple[str, Curve]]
-    missing: list[str]
-    over_time: bool = True  # so that the end of a line is a result
-
-
-@dataclass(frozen=True)
-class View:
-    study: Study
-    made: str  # at which budget, and from how many seeds
-    budgets: list[int]  # environment steps of the runs that count
-    problems: list[str]
-    table: Table | None = None
-    bars: list[Bar] = field(default_factory=list)
-    bar_label: str = ""
-    panels: list[Panel] = field(default_factory=list)
-
-    @property
-    def reduced(self) -> bool:
-        """Whether runs were shorter than the paper's, so that numbers cannot be expected to agree."""
-        return any(budget < PAPER_STEPS for budget in self.budgets)
-
-
-def view_studies(records: Sequence[RunRecord], measured: Measured | None = None) -> tuple[list[View], list[Study]]:
-    """Every study that has something to show, and those that have not."""
+def view_studies(
+    records: Sequence[RunRecord], measured: Measured | None = None, scale: float | None = None
+) -> tuple[list[View], list[Absent]]:
+    """Every study that has something to show, and those that have not; ``scale``: count runs at this budget alone."""
     views, absent = [], []
     for study in STUDIES.values():
-        view = view_study(study, records, measured)
+        gathered = gather(study, records, scale, measured=measured)
+        view = _view_of(gathered)
         if view is None:
-            absent.append(study)
+            absent.append(Absent(study, _why_absent(gathered)))
         else:
             views.append(view)
     return views, absent
 
 
 def view_study(study: Study, records: Sequence[RunRecord], measured: Measured | None = None) -> View | None:
-    """None if there is nothing of it: no complete run, or for what is measured apart, no measurement."""
-    gathered = gather(study, records, measured=measured)
-    found = MEASURED_APART.get(study.kind, _complete)(gathered)
-    return BUILDERS[study.kind](gathered) if found else None
+    """None if there is no number of it: too few complete runs, or for what is measured apart, no measurement."""
+    return _view_of(gather(study, records, measured=measured))
 
 
-def _complete(gathered: Gathered) -> bool:
-    return any(cell.complete for cell in gathered.cells.values())
+def _view_of(gathered: Gathered) -> View | None:
+    if not MEASURED_APART.get(gathered.study.kind, _complete)(gathered):
+        return None
+    view = BUILDERS[gathered.study.kind](gathered)
+    return view if view.labels else None
+
+
+def _complete(gathered: Gathered) -> int:
+    return sum(len(cell.complete) for cell in gathered.cells.values())
+
+
+def _why_absent(gathered: Gathered) -> str:
+    if gathered.problems:
+        return "; ".join(gathered.problems)
+    number = _complete(gathered)
+    if not number:
+        return ""
+    return f"{number} complete run{' is' if number == 1 else 's are'} not enough for a number of it"
 
 
 def _view(gathered: Gathered, made: str = "", **parts: object) -> View:

@@ -1,0 +1,184 @@
+"""What the command line says of itself: groups of options and true defaults; and how it ends when nobody listens."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import fields, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from carebn.cli import COMMANDS
+from carebn.commands import train
+from carebn.commands.study import RunStudy
+from carebn.norm import NORMS
+from carebn.options import parse
+from carebn.training import TrainConfig
+from carebn.training.progress import ProgressDisplay
+from carebn.training.record import newest_return
+
+
+def subcommands(command: Any) -> list[list[str]]:
+    parts = get_args(command.Config) if not isinstance(command.Config, type) else ()
+    names = [note.name for part in parts for note in part.__metadata__ if hasattr(note, "name")]
+    return [[name] for name in names] or [[]]
+
+
+def help_of(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, *words: str) -> str:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as end:
+        parse(import_module(f"carebn.commands.{name}"), f"carebn {name}", [*words, "--help"])
+    assert end.value.code == 0
+    return capsys.readouterr().out
+
+
+def in_one_line(text: str) -> str:
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_option_has_a_default_that_says_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    for words in subcommands(import_module(f"carebn.commands.{name}")):
+        text = in_one_line(help_of(capsys, monkeypatch, name, *words))
+        for wrong in ("{None}", "(default: None)", "(default: default)", "(default: )", "Default:"):
+            assert wrong not in text, wrong
+
+
+def test_the_options_of_train_are_in_groups(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = help_of(capsys, monkeypatch, "train")
+    assert max(map(len, text.splitlines()[3:])) <= 80
+    members: dict[str, set[str]] = {}
+    for line in text.splitlines():  # drawn with lines, or where letters are few with dashes
+        heading, option = re.match(r"\W{1,3}(\w[\w ]*) options\W*$", line), re.match(r"\W{1,2}(--[a-z][a-z-]+)", line)
+        if heading:
+            members[heading[1]] = group = set()
+        elif option:
+            group.add(option[1])
+    assert members.keys() == train.GROUPS.keys()
+    assert "--learning-starts" in members["budget"]
+    assert "--encoder-std" in members["encoder"]
+    assert "--eval-max-steps" in members["evaluation"]
+    assert "--run-dir" in members["files and machine"]
+    assert sum(map(len, members.values())) == len(fields(TrainConfig))
+    assert max(map(len, members.values())) < 16
+
+
+def test_the_defaults_that_are_told_are_true(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = in_one_line(help_of(capsys, monkeypatch, "train"))
+    for told in (
+        "dqn 1e-4; ddpg 0.001; td3, sac 3e-4)", "(default: dqn 128; ddpg, td3, sac 256)", "(default: 0.99)",
+        "(default: dqn 20_000)", "(default: 1_025_000)", "(default: care, ca 0.8;",
+    ):  # fmt: skip
+        assert told in text, told
+    rates = {algo: TrainConfig(algo=algo).checked().critic_learning_rate for algo in ("dqn", "ddpg", "td3", "sac")}
+    assert rates == {"dqn": 1e-4, "ddpg": 1e-3, "td3": 3e-4, "sac": 3e-4}
+    assert {m: TrainConfig(method=m).checked().norm_momentum for m in ("care-bn", "ca", "bn", "tab")} == {
+        "care-bn": 0.8, "ca": 0.8, "bn": 0.1, "tab": 0.1,
+    }  # fmt: skip
+    assert set(re.findall(r"\w+", train.DEFAULTS["norm_momentum"])) >= NORMS.keys() - {"none"}
+    proxy = TrainConfig(method="proxy-target", neuron="clif").checked()
+    assert (proxy.proxy_hidden, proxy.proxy_learning_rate) == ((800, 600), 3e-3)
+    proxy = TrainConfig(method="proxy-target", neuron="clif", env_id="InvertedDoublePendulum-v4").checked()
+    assert (proxy.proxy_hidden, proxy.proxy_learning_rate) == ((512, 512), 3e-3)
+    proxy = TrainConfig(method="proxy-target", neuron="lif").checked()
+    assert (proxy.proxy_hidden, proxy.proxy_learning_rate) == ((512, 512), 1e-3)
+
+
+def test_what_is_parsed_is_the_commands_own() -> None:
+    words = "--algo dqn --import a b --learning-starts 1e3 --hidden 8 9 --target polyak --quiet --run-dir x"
+    expected = TrainConfig(
+        algo="dqn", import_modules=("a", "b"), learning_starts=1000, hidden=(8, 9), target="polyak", quiet=True,
+        run_dir=Path("x"),
+    )  # fmt: skip
+    assert parse(train, "carebn train", shlex.split(words)) == expected
+    assert parse(train, "carebn train", []) == TrainConfig()
+    words = "run main --envs IDP --seeds 2"
+    study = parse(import_module("carebn.commands.study"), "carebn study", shlex.split(words))
+    assert study == replace(RunStudy(("main",)), envs=("IDP",), seeds=2)
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_bar_shows_the_newest_return_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # which makes a terminal of whatever this is
+
+    def shown(display: ProgressDisplay) -> str:
+        assert display._live is not None
+        return str(display._live.tasks[0].fields["returns"])
+
+    display = ProgressDisplay(100, 0, quiet=False)
+    assert shown(display) == "not evaluated yet"
+    display.evaluated(33, 5.0, 0.0)
+    assert shown(display) == "newest return 5.0, best 5.0"
+    display.evaluated(100, 3.0, 0.0)
+    assert shown(display) == "newest return 3.0, best 5.0"
+    resumed = ProgressDisplay(100, 50, False, newest=3.0, best=5.0)
+    assert shown(resumed) == "newest return 3.0, best 5.0"
+    rows = [{"step": 1, "eval/mean_return": 5.0}, {"step": 2, "eval/mean_return": 3.0}, {"step": 3, "other": 1.0}]
+    assert newest_return(rows) == 3.0
+    assert newest_return([]) is None
+
+
+# --- nobody listens, or an environment fails --------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["train --help", "methods", "report nowhere"])
+def test_a_reader_who_leaves_early_is_no_mistake(tmp_path: Path, words: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "carebn", *words.split()], stdout=writing, stderr=subprocess.PIPE, text=True,
+        cwd=tmp_path, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    if words == "report nowhere":  # a mistake is still told
+        assert done.returncode == 1
+        assert done.stderr.startswith("carebn: nowhere is not a directory")
+    else:
+        assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["step", "__init__", "import"])
+def test_an_environments_own_error_ends_with_the_users_line(tmp_path: Path, verb: str) -> None:
+    fails = "np.linalg.inv(np.zeros((2, 2)))"
+    (tmp_path / "my_world.py").write_text(
+        "import gymnasium as gym, numpy as np\n"
+        "from gymnasium.envs.classic_control import PendulumEnv\n"
+        + (f"{fails}\n" if verb == "import" else "\n")
+        + "class Mine(PendulumEnv):\n"
+        f"    def {'step' if verb == 'import' else verb}(self, *words, **options):\n"
+        f"        {fails}\n"
+        "gym.register('Mine-v0', Mine)\n"
+    )
+    command = "train --env-id Mine-v0 --import my_world --method ann --total-timesteps 300 --run-dir run"
+    done = subprocess.run(
+        [sys.executable, "-m", "carebn", *command.split()], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("carebn: ")
+    assert "site-packages" not in done.stderr
+    assert "Traceback" not in done.stderr
+    line = 3 if verb == "import" else 6
+    place = f"my_world.py, line {line}, in {'<module>' if verb == 'import' else verb}: {fails}"
+    if verb == "step":
+        assert len(lines) == 3
+        assert f"Mine-v0 raised LinAlgError in {verb} at step" in lines[0]
+        assert lines[1].strip() == place
+        assert lines[2] == "numpy.linalg.LinAlgError: Singular matrix"
+    else:
+        assert len(lines) == 1
+        assert lines[0].endswith(f"Singular matrix ({place})")
