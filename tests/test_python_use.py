@@ -106,11 +106,16 @@ def test_numbers_of_numpy_and_floats_that_are_whole(tmp_path: Path, whole: careb
     assert result.step == 60
 
 
+def test_options_that_are_lists(tmp_path: Path) -> None:
+    pendulum(tmp_path, total_timesteps=25, hidden=[8], measure=["wasserstein"])
+    assert (tmp_path / "measure-wasserstein.jsonl").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "kind", "said"),
     [
         ({"gama": 0.9}, TypeError, "did you mean 'gamma'"),
-        ({"hidden": "many"}, ValueError, "'hidden' has a value of the wrong type"),
+        ({"hidden": "many"}, ValueError, "'hidden' has a value of the wrong"),
         ({"method": "care"}, ValueError, "unknown method"),
         ({"algo": "dqn"}, ValueError, "has continuous actions"),
         ({"total_timesteps": 0}, ValueError, "at least 1"),

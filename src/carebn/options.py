@@ -9,7 +9,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, field, fields, is_dataclass, make_dataclass
+from dataclasses import MISSING, Field, field, fields, make_dataclass
 from functools import reduce
 from operator import or_
 from pathlib import Path

@@ -14,8 +14,8 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="a run is killed in a fork, which this system does not have"),
 ]
-SHARE = os.environ.get("CAREBN_KILL_SHARE", "0.006")  # of the operations; all of them by make kill-test
-MUTATIONS = os.environ.get("CAREBN_MUTATIONS", "6")  # a thousand by make damage-test
+SHARE = os.environ.get("CAREBN_KILL_SHARE", "0.004")  # of the operations; all of them by make kill-test
+MUTATIONS = os.environ.get("CAREBN_MUTATIONS", "3")  # a thousand by make damage-test
 
 
 def answer(*words: str) -> dict[str, Any]:

@@ -369,7 +369,7 @@ def _has_type(hint: Any, value: Any) -> bool:
     if kind is dict:
         return isinstance(value, dict)
     if kind is tuple:
-        return isinstance(value, tuple) and all(type(item) is parts[0] for item in value)
+        return isinstance(value, tuple) and all(_has_type(parts[0], item) for item in value)
     return type(value) is hint or (hint is float and type(value) is int)
 
 
