@@ -196,6 +196,7 @@ def explore(count: int, seed: int) -> dict[str, Any]:
             verdict = judged(before[which][command], now, command == "resume")
             if verdict:
                 wrong.append(f"{which}, {what}, {command}: {verdict}")
+                print(f"mutation {i + 1}: {wrong[-1]}", file=sys.stderr, flush=True)
             refused += now.code == 1
             same += now.code == 0 and not now.err
     shutil.rmtree(place)

@@ -72,12 +72,14 @@ def test_without_recalibration_before_and_after_are_the_same(tmp_path: Path) -> 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text('{"step": 1}\n{"st\n{"step": 3}\n')
     with pytest.raises(ValueError, match=f"{FILE} is damaged; move it away"):
-        WassersteinLog(tmp_path, 0, 10)
+        WassersteinLog(tmp_path, 0).length_until(10)
 
 
 def test_half_a_row_and_rows_beyond_the_checkpoint_are_cut(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text('{"step": 1}\n{"step": 5}\n{"step": 9}\n{"st')
-    WassersteinLog(tmp_path, 0, 5).file.close()
+    log = WassersteinLog(tmp_path, 0)
+    log.file.cut_back(log.length_until(5))
+    log.file.close()
     assert (tmp_path / FILE).read_text() == '{"step": 1}\n{"step": 5}\n'
 
 
