@@ -75,7 +75,8 @@ def test_the_deployed_policy_acts_as_the_run(carebn):
 @pytest.mark.skipif(c_export.compiler() is None, reason="no C compiler")
 def test_int8_keeps_the_return(carebn):
     """Ten episodes, played by the compiled program itself."""
-    code, out, _ = carebn("export", TRAINED, "--to", "c", "--weights", "int8", "--out", "policy.c")
+    words = ("--to", "c", "--weights", "int8", "--episodes", "10", "--out", "policy.c")
+    code, out, _ = carebn("export", TRAINED, *words)
     assert code == 0
     report = json.loads(Path("policy.c.json").read_bytes())
     trained, int8 = report["returns"]
@@ -92,6 +93,7 @@ def test_int8_keeps_the_return(carebn):
         "InvertedDoublePendulum-v4",
     )
     assert abs(played.mean - trained) <= 0.05 * abs(trained)
+    assert abs(played.mean - int8) <= 0.05 * abs(int8)  # float32 here, float64 there: single falls differ
     assert trained > 9000, "the kept policy should have learned its task"
 
 
@@ -120,18 +122,18 @@ def test_int8_that_loses_the_return_is_refused(carebn, monkeypatch):
     assert_one_sentence(
         carebn(*words),
         "with int8 weights the policy keeps 90.0% of its return, and --tolerance 0.95 asks for 95.0%, so nothing was "
-        "written: mean return 90.0 ± 0.0 with int8 weights, 100.0 ± 0.0 as trained; both in the same 100 episodes "
-        "(seeds 2000000 to 2000099); use --weights int16 or float32, or a smaller --tolerance",
+        "written: mean return 90.0 ± 0.0 with int8 weights, 100.0 ± 0.0 as trained; both in the same 40 episodes "
+        "(seeds 2000000 to 2000039); use --weights int16 or float32, or a smaller --tolerance",
     )
-    assert asked == [10, 10, 30, 30, 60, 60]
+    assert asked == [40, 40]
     code, out, _ = carebn(*words, "--tolerance", "0.9")
     assert code == 0
-    assert "mean return 90.0 ± 0.0 with int8 weights, 100.0 ± 0.0 as trained; both in the same 10 episodes" in out
+    assert "mean return 90.0 ± 0.0 with int8 weights, 100.0 ± 0.0 as trained; both in the same 40 episodes" in out
 
 
 def test_int8_that_loses_the_return_is_refused_without_a_compiler_too(carebn, monkeypatch):
     monkeypatch.setattr(c_export, "compiler", lambda: None)
-    returns = iter([-1.0, -1.06] * 3)
+    returns = iter([-1.0, -1.06])
     monkeypatch.setattr(export, "_played", lambda *_: Evaluation([next(returns)], [1]))
     said = carebn("export", TRAINED, "--to", "c", "--weights", "int8", "--out", "policy.c", "--episodes", "1")
     assert_one_sentence(said, "mean return -1.1 ± 0.0 with int8 weights, -1.0 ± 0.0 as trained")

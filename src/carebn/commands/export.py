@@ -9,6 +9,7 @@ import tyro
 from carebn.commands.consent import Consent
 from carebn.deploy.export import FORMATS, TOLERANCE, export, observations
 from carebn.deploy.origin import origin_of
+from carebn.deploy.returns import EPISODES
 from carebn.errors import unknown_name
 from carebn.limits import check_episodes, check_most
 from carebn.training.best import read_best
@@ -40,7 +41,7 @@ class Config(Consent):
     """For nir. affine: in the weights' nodes. neuron: an always-on neuron, for chips whose bias enters the membrane."""
     observations: int = 1000
     """How many observations the two are compared on."""
-    episodes: int = 10
+    episodes: int = EPISODES
     """Episodes in which integer weights must keep the return; if they do not, ten times as many are asked."""
     tolerance: float = TOLERANCE
     """Share of the return that integer weights must keep. Smaller: a worse policy passes."""

@@ -26,7 +26,7 @@ from carebn.deploy.folding import fold
 from carebn.deploy.origin import origin_of
 from carebn.deploy.parity import Parity, compare, trained_values
 from carebn.deploy.quantise import LEVELS, quantised
-from carebn.deploy.returns import FIRST_SEED, Returns, compared
+from carebn.deploy.returns import EPISODES, FIRST_SEED, Returns, compared
 from carebn.deploy.runtime import DeployedPolicy, load
 from carebn.errors import unknown_name
 from carebn.reading import regular_file
@@ -155,7 +155,7 @@ def export(
     weights: str | None = None,
     bias: str = "affine",
     others: NDArray[Any] | None = None,
-    episodes: int = 10,
+    episodes: int = EPISODES,
     tolerance: float = TOLERANCE,
     prefix: str = "",
     origin: Mapping[str, Any] | None = None,
@@ -292,7 +292,6 @@ def _returns(trained: Folded, rounded: Folded, weights: str, play: _Play) -> Ret
         lambda seeds: _played(policy, rounded, seeds),
         weights,
         play.episodes,
-        play.tolerance,
     )
 
 
