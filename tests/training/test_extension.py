@@ -92,8 +92,8 @@ def test_more_steps_again_and_again_with_kills(kind: str, tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["td3", "sac", "dqn", "converted"])
 def test_twice_as_many_steps(kind: str, tmp_path: Path) -> None:
-    """From 3,000 to 6,000 (in the everyday suite a small part of that), between the evaluations and checkpoints that one
-    gets without asking."""
+    """From 3,000 to 6,000 (in the everyday suite a small part of that), between the evaluations and checkpoints that
+    one gets without asking."""
     usual = {"eval_interval": 5 * UNIT, "checkpoint_interval": 5 * UNIT, "learning_starts": 2 * UNIT}
     train(config(kind, tmp_path / "whole", 6 * UNIT, **usual))
     grown = tmp_path / "grown"
