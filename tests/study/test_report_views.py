@@ -186,7 +186,7 @@ def test_energy_of_counted_policies(tmp_path: Path) -> None:
     assert (numbers[1].ours, numbers[4].ours) == ((13.0, 0.0), None)
     assert view.table.rows[1].summaries[0][0] is None
     assert any("Ant-v4-0/energy.json is about another policy" in problem for problem in view.problems)
-    assert any("Walker2d-v4-1/energy.json cannot be read, or an older" in problem for problem in view.problems)
+    assert any("Walker2d-v4-1/energy.json is damaged: it holds a list" in problem for problem in view.problems)
     for path in tmp_path.glob("*/energy.json"):
         path.unlink()
     assert view_study(study, records) is None
