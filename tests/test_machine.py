@@ -1,6 +1,7 @@
 """What the machine tells about itself, and what is done where it does not; then everything on such a machine."""
 
 import os
+import platform
 import shlex
 import subprocess
 import sys
@@ -38,6 +39,39 @@ def test_peak_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 50 < found < 100_000  # MiB, with torch loaded
     monkeypatch.setitem(sys.modules, "resource", None)
     assert machine.peak_memory() is None
+
+
+PAGE_FAULTS = """
+import ctypes, resource, torch
+from carebn.machine import keep_freed_memory
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        held = [torch.ones(1 << 19) for _ in range(8)]
+        del held
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+ctypes.CDLL(None).mallopt(-3, 128 << 10)  # as every process begins, and whether that lasts is a matter of luck
+given_back = faults()
+keep_freed_memory()
+faults()
+print(given_back, faults())
+"""
+
+
+@pytest.mark.parametrize("asked_otherwise", [False, True])
+def test_freed_memory_is_kept_unless_the_user_asks_otherwise(asked_otherwise: bool) -> None:
+    """Taking it from the system again costs a page fault for every 4 KiB."""
+    if platform.libc_ver()[0] != "glibc":
+        pytest.skip("only glibc is asked to keep it")
+    own = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
+    if asked_otherwise:
+        own["MALLOC_MMAP_THRESHOLD_"] = "131072"
+    child = subprocess.run([sys.executable, "-c", PAGE_FAULTS], env=own, capture_output=True, text=True, check=True)
+    given_back, kept = map(int, child.stdout.split())
+    assert given_back > 10_000
+    assert (kept > 10_000) is asked_otherwise
 
 
 def test_a_cost_without_memory_is_shown(
