@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from test_command_line import assert_one_sentence, carebn  # noqa: F401  # a fix
 from test_resume import contents
 
 from carebn.commands.train import run as train
-from carebn.training import Run, TrainConfig
+from carebn.training import InterruptedRun, Run, TrainConfig
 
 SMALL: dict[str, Any] = {
     "learning_starts": 20,
@@ -69,6 +70,37 @@ def test_more_steps(first: int, tmp_path: Path) -> None:
     Run(config("td3", tmp_path / "whole", 90)).train()
     Run(config("td3", tmp_path / "grown", first)).train()
     Run(config("td3", tmp_path / "grown", 90)).train()
+    assert_same(tmp_path / "whole", tmp_path / "grown")
+
+
+def interrupted(config: TrainConfig) -> None:
+    """By a signal in the middle of its last evaluation."""
+
+    class Interrupted(Run):
+        def _greedy(self, obs: Any) -> Any:
+            if self.step == config.total_timesteps:
+                self.signals.asked = signal.SIGINT
+            return super()._greedy(obs)
+
+    with pytest.raises(InterruptedRun):
+        Interrupted(config).train()
+
+
+# The last evaluation is one that a longer run makes too, or not; with a checkpoint of its own there, or not.
+@pytest.mark.parametrize("first", [60, 40, 45, 50])
+@pytest.mark.parametrize("kind", ["td3", "measured"])
+def test_more_steps_after_an_interrupted_last_evaluation(kind: str, first: int, tmp_path: Path) -> None:
+    Run(config(kind, tmp_path / "whole", 90)).train()
+    interrupted(config(kind, tmp_path / "grown", first))
+    Run(config(kind, tmp_path / "grown", 90)).train()
+    assert_same(tmp_path / "whole", tmp_path / "grown")
+
+
+def test_an_interrupted_last_evaluation_is_made_up_for(tmp_path: Path) -> None:
+    """And the run can still be given more steps."""
+    Run(config("td3", tmp_path / "whole", 45)).train()
+    interrupted(config("td3", tmp_path / "grown", 45))
+    Run(config("td3", tmp_path / "grown", 45)).train()
     assert_same(tmp_path / "whole", tmp_path / "grown")
 
 
