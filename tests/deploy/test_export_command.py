@@ -136,7 +136,7 @@ def test_int8_that_loses_the_return_is_refused_without_a_compiler_too(carebn, mo
     returns = iter([-1.0, -1.06])
     monkeypatch.setattr(export, "_played", lambda *_: Evaluation([next(returns)], [1]))
     said = carebn("export", TRAINED, "--to", "c", "--weights", "int8", "--out", "policy.c", "--episodes", "1")
-    assert_one_sentence(said, "mean return -1.1 ± 0.0 with int8 weights, -1.0 ± 0.0 as trained")
+    assert_one_sentence(said, "mean return -1.1 with int8 weights, -1.0 as trained; both in the same episode")
 
 
 def test_an_export_is_never_put_in_the_place_of_something_else(carebn):
@@ -283,4 +283,4 @@ def test_unfinished_and_untrained_runs_come_with_a_warning(carebn, tmp_path):
     segment = next(Path("run/replay").iterdir())
     segment.unlink()
     os.mkfifo(segment)
-    assert "is a named pipe, and a regular file is expected" in carebn(*words)[2].splitlines()[-1]
+    assert "it is a named pipe, not a file" in carebn(*words)[2].splitlines()[-1]

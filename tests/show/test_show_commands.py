@@ -150,7 +150,7 @@ def test_spikes(carebn, trained, name: str) -> None:
         ("watch RUN --out film.avi", "unknown film format '.avi'; known: .gif, .mp4"),
         ("watch RUN --out film", "unknown film format"),
         ("watch RUN --out file/film.mp4", "cannot make the directory file"),
-        ("watch RUN --out folder.mp4", "folder.mp4 is a directory"),
+        ("watch RUN --out folder.mp4", "folder.mp4 cannot be written (it is a directory)"),
         ("watch RUN --speed 0", "--speed must be above zero and finite, got 0.0"),
         ("watch RUN --speed nan", "--speed must be above zero and finite, got nan"),
         ("watch RUN --seconds -1", "--seconds must be above zero and finite"),
@@ -191,6 +191,7 @@ def test_an_unfinished_run_is_allowed_with_a_warning(
     run = shutil.copytree(trained("pong" if command == "watch" else "idp"), tmp_path / "copy")
     config = json.loads((run / "config.json").read_bytes()) | change
     (run / "config.json").write_bytes(as_json(config))
+    (run / "checksums.json").unlink()
     said = carebn(command, run, *(["--seconds", "0.2"] if command == "watch" else []))
     assert said.code == 0, said.err
     assert said.err.count("warning: ") == 1

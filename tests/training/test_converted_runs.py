@@ -114,7 +114,7 @@ def test_a_trained_policy_keeps_its_return(
 def test_the_return_against_time_steps(trained: Path, tmp_path: Path, carebn: Any) -> None:  # noqa: F811
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parent))
-        said = carebn("convert", str(trained), "--out", "out", "--sweep", "20", "1", "5", "--episodes", "3")
+        said = carebn("convert", str(trained), "--out", "out", "--sweep", "20", "1", "5", "--episodes", "3", "--trust")
     assert (said.code, said.err) == (0, "")
     table = [line.split() for line in said.out.splitlines() if line.strip()[:3].strip() in ("1", "5", "20", "ANN")]
     assert [row[0] for row in table] == ["1", "5", "20", "ANN"]

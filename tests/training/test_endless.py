@@ -154,7 +154,8 @@ def test_a_signal_in_other_commands(undisturbed: Path, words: str) -> None:
     process.send_signal(signal.SIGINT)
     code, said = end(process)
     assert (code, said.splitlines()[-1:]) == (130, ["carebn: stopped"]), said
-    assert len(said.splitlines()) == 1, said
+    told = [line for line in said.splitlines() if " of at most " not in line]  # how far it is, on a slow machine
+    assert len(told) == 1, said
 
 
 def test_the_evaluation_of_a_policy_is_cut_and_says_so(undisturbed: Path) -> None:

@@ -31,7 +31,12 @@ RUNS: dict[str, dict[str, Any]] = {
     "td3": {"env_id": "InvertedPendulum-v4"},
     "sac": {"env_id": "InvertedPendulum-v4", "algo": "sac"},
     "dqn": {"env_id": "CartPole-v1", "algo": "dqn", "epsilon_decay_steps": 30},
-    "z-scores": {"env_id": "InvertedPendulum-v4", "method": "pop-san-original", "random_steps": 30},
+    "z-scores": {
+        "env_id": "InvertedPendulum-v4",
+        "method": "pop-san-original",
+        "random_steps": 30,
+        "update_interval": 5,
+    },
     "converted": {"env_id": "InvertedPendulum-v4", "method": "crpi", "buffer_size": 50},
     "measured": {"env_id": "InvertedPendulum-v4", "measure": ("wasserstein",)},
 }

@@ -22,6 +22,7 @@ COMPLETE = {
     "policy.safetensors",
     "best.safetensors",
     "best.json",
+    "spaces.json",
     "tensorboard/events.out.tfevents.0.carebn",
     "checkpoint/000000020/agent.safetensors",
     "checkpoint/000000020/state.json",

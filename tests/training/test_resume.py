@@ -109,7 +109,7 @@ def test_another_seed_gives_other_files(tmp_path: Path) -> None:
 
 
 def test_a_complete_run_says_so_and_another_configuration_is_refused(tmp_path: Path) -> None:
-    options = [*TD3_RUN, "--total-timesteps", "100"]
+    options = [*TD3_RUN, "--total-timesteps", "100", "--learning-starts", "90"]
     run(options, tmp_path)
     before = contents(tmp_path)
     again = subprocess.run(command(options, tmp_path), capture_output=True, text=True)

@@ -366,17 +366,16 @@ class Run:
 
     def _evaluate_unless_stopped(self, display: ProgressDisplay) -> None:
         """Evaluate, or leave all as it was before: after resuming it is then made whole."""
-        self.evaluation_due = False
-        if not is_regular(self.step, self.config):
-            self.before_the_end = self._snapshot()
         self.evaluation_due = True
+        if not is_regular(self.step, self.config):
+            with self._saving():
+                self.before_the_end = self._snapshot()
         agent, streams = self.agent.state_dict(), self.streams.state()
         try:
             result = self._evaluate()
         except Stop:
             self.agent.load_state_dict(agent)
             self.streams.restore(streams)
-            self.before_the_end = None  # it is what the run is now
             return
         self.evaluation_due = False
         display.evaluated(self.step, result.mean, result.std)
@@ -442,12 +441,22 @@ class Run:
             "episode_return": self.episode_return,
             "metrics_bytes": length,
             "metrics_sha256": digest,
-        } | ({"evaluation_due": True} if self.evaluation_due else {})
+        }
         return Snapshot(tensors, state, self.best_policy)
+
+    @contextmanager
+    def _saving(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OSError(
+                f"cannot write a checkpoint to {self.directory} at step {self.step:,} ({error.strerror}); the one "
+                f"before is intact: free some space and run the same command again"
+            ) from error
 
     def _checkpoint(self) -> None:
         t0 = time.monotonic()
-        try:
+        with self._saving():
             now, before = self._snapshot(), self.before_the_end
             if self.evaluation_due:
                 now.state["evaluation_due"], before = True, None  # it is what the run was before
@@ -456,11 +465,6 @@ class Run:
             self.store.save(self.step, now, self.replay, before, self._warn)
             self._write_derived()
             self._vouch((now.state["metrics_bytes"], now.state["metrics_sha256"]))
-        except OSError as error:
-            raise OSError(
-                f"cannot write a checkpoint to {self.directory} at step {self.step:,} ({error.strerror}); the one "
-                f"before is intact: free some space and run the same command again"
-            ) from error
         self.spent["checkpoint"] += time.monotonic() - t0
 
     def _policy(self) -> dict[str, torch.Tensor]:
