@@ -274,3 +274,26 @@ def test_command_txt_repeats_the_run(kind: str, tmp_path: Path, carebn: Any) -> 
     said = carebn(*command[1:], "--run-dir", str(tmp_path / "again"))
     assert said.code == 0, said.err
     assert_same(tmp_path / "run", tmp_path / "again")
+
+
+def test_what_going_on_takes_back_is_told(tmp_path: Path) -> None:
+    Run(config("td3", tmp_path / "run", 50)).train()
+    longer = Run(config("td3", tmp_path / "run", 60))
+    longer.train()
+    assert "the evaluation at step 50 was made only because the run ended there" in longer.warnings[0]
+
+
+def test_an_earlier_end_is_told(tmp_path: Path) -> None:
+    killed(config("td3", tmp_path / "run", 90), 33)
+    shorter = Run(config("td3", tmp_path / "run", 45))
+    shorter.train()
+    assert shorter.warnings == ["this run was to have 90 steps, and now ends after 45"]
+
+
+def test_a_directory_without_a_run_alone_begins_none(carebn: Any, tmp_path: Path) -> None:  # noqa: F811
+    """A mistyped name would train the default task for hours."""
+    for words in ([], ["--threads", "1", "--quiet"]):
+        said = carebn("train", "--run-dir", str(tmp_path / "mistyped"), *words)
+        assert_one_sentence(said)
+        assert "to go on with; for a new one, say at least what to train: --env-id Hopper-v4" in said.err
+    assert not (tmp_path / "mistyped").exists()

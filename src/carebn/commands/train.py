@@ -100,5 +100,6 @@ def run(config: TrainConfig) -> int:
         print(f"converted to a spiking policy: mean return {score:.1f}")
         policy = converted
     print(f"policy: {policy / 'policy.safetensors'}\nlearning curve: {picture}")
-    print(f"next: carebn evaluate {policy}")
+    needs = " ".join(("", "--import", *modules_of(run.config))) if modules_of(run.config) else ""
+    print(f"next: carebn evaluate {policy}{needs}")
     return 0

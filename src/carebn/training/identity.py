@@ -15,6 +15,7 @@ from carebn.training.defaults import flag
 from carebn.training.lock import LOCK_FILE
 
 MAY_DIFFER = ("total_timesteps", "threads")
+HOW = ("threads", "device", "track", "quiet", "trust")  # options that do not say what to train
 WASSERSTEIN = "measure-wasserstein.jsonl"
 
 
@@ -74,6 +75,11 @@ def resumed(config: TrainConfig, words: Iterable[str]) -> TrainConfig:
     there."""
     theirs = None if config.run_dir is None else stored(config.run_dir)
     if theirs is None:
+        if config.run_dir is not None and not set(_named(words)) - {"run_dir", *HOW}:
+            raise ValueError(
+                f"there is no run in {config.run_dir} to go on with; for a new one, say at least what to train: "
+                f"--env-id {config.env_id}"
+            )
         return config
     assert config.run_dir is not None
     own: dict[str, Any] = {"run_dir": config.run_dir}

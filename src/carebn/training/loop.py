@@ -108,7 +108,7 @@ class Run:
         self.reward = 0.0
         self.last: float | None = None  # mean return of the last evaluation
         self.spent = {"evaluation": 0.0, "recalibration": 0.0, "checkpoint": 0.0}
-        self.threads_begun_with = config.threads
+        self.threads_begun_with, self.planned = config.threads, config.total_timesteps
         self.warnings = _doubts(config)
         self._warn: Callable[[str], None] = self.warnings.append
         self.tracker: Tracker | None = None
@@ -122,7 +122,7 @@ class Run:
         if theirs is not None:
             check_same(self.directory, theirs, self.config)
             check_steps(self.directory, self.store.newest(), self.config)
-            self.threads_begun_with = theirs.threads
+            self.threads_begun_with, self.planned = theirs.threads, theirs.total_timesteps
         elif never_learns(self.config):  # one that an earlier version has begun goes on
             raise ValueError(never_learns(self.config))
 
@@ -143,6 +143,15 @@ class Run:
                 f"this run began with {change}: it resumes, but an exact repetition is no longer promised"
                 for change in changes
             ]
+        if loaded is not None and self.planned > self.config.total_timesteps:
+            self.warnings.append(
+                f"this run was to have {self.planned:,} steps, and now ends after {self.config.total_timesteps:,}"
+            )
+        if loaded is not None and loaded.was_last:
+            self.warnings.append(
+                f"the evaluation at step {loaded.step:,} was made only because the run ended there; as it goes on, it "
+                f"is withdrawn, and with it the best policy if it was that"
+            )
         self.metrics = LineFile(self.directory / "metrics.jsonl")
         self.timing = LineFile(self.directory / "timing.jsonl")
         if "wasserstein" in self.config.measure:
@@ -247,6 +256,8 @@ class Run:
                 self._warn = display.warn
                 if self.step:
                     display.resumed()
+                else:
+                    display.say(f"{config.title()}: {config.total_timesteps:,} steps, in {self.directory}")
                 for text in self.warnings:
                     display.warn(text)
                 while self.step < config.total_timesteps or self.evaluation_due:
@@ -367,6 +378,7 @@ class Run:
     def _evaluate_unless_stopped(self, display: ProgressDisplay) -> None:
         """Evaluate, or leave all as it was before: after resuming it is then made whole."""
         self.evaluation_due = True
+        display.evaluating()
         if not is_regular(self.step, self.config):
             with self._saving():
                 self.before_the_end = self._snapshot()

@@ -48,7 +48,7 @@ def read_policy(directory: Path, remedy: str, name: str = NAME) -> dict[str, Ten
             expected = (file.metadata() or {}).get(CHECKSUM)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no mapping
     except FileNotFoundError:
-        raise ValueError(f"{directory} has no policy yet: it was stopped before its first checkpoint") from None
+        raise ValueError(f"{directory} has no policy yet: its first checkpoint is still to come") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror or error}); {remedy}") from error
     except SafetensorError as error:

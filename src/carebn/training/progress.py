@@ -68,6 +68,11 @@ class ProgressDisplay:
                 + (f", {self._returns()}" if self.newest is not None else "")
             )
 
+    def evaluating(self) -> None:
+        """Which may take long, where episodes have no end of their own."""
+        if self._live is not None:
+            self._live.update(self._task, completed=self.step, returns="evaluating")
+
     def evaluated(self, step: int, mean: float, std: float) -> None:
         self.newest, self.best = mean, mean if self.best is None else max(self.best, mean)
         if self._live is not None:
