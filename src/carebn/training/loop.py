@@ -256,8 +256,6 @@ class Run:
                 self._warn = display.warn
                 if self.step:
                     display.resumed()
-                else:
-                    display.say(f"{config.title()}: {config.total_timesteps:,} steps, in {self.directory}")
                 for text in self.warnings:
                     display.warn(text)
                 while self.step < config.total_timesteps or self.evaluation_due:
