@@ -5,10 +5,10 @@
 #                   processes, or compiles whole networks
 # make browser-test the report in a real browser; installs Debian's chromium and chromium-driver if they are missing
 # make kill-test    the full test of resuming: a dozen SIGKILLs per run, and three runs killed at every single file
-#                   operation, about half an hour
-# make damage-test  a thousand times a damaged file of a run, against every command that reads it, about an hour
+#                   operation, an estimated half hour
+# make damage-test  a thousand times a damaged file of a run, against every command that reads it, an estimated hour
 # make fuzz         random networks on the compiled path against the pure one, minutes; CASES=20000 SEED=1 to choose
-# make hostile      hostile command lines and damaged files, an hour; CASES=2000 SEED=1 to choose. Linux
+# make hostile      hostile command lines and damaged files, an estimated hour; CASES=2000 SEED=1 to choose. Linux
 # make presets      train every method of the comparison for 3,000 steps and evaluate it, several minutes
 # make bench-actor  speed of the spiking actor beside its peers and the bare matrix products
 # make bench-deploy  speed of one action of a deployed policy
