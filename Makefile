@@ -1,6 +1,6 @@
 # make train        train a spiking agent with CaRe-BN, a few minutes; running it again resumes it
 # make test         lint, types and tests, about ten minutes on two cores
-# make test-fast    lint, types and the tests that are not marked slow, for everyday work. It leaves out what
+# make test-fast    lint, types and the tests that are not marked slow, a minute or two, for everyday work. It leaves out what
 #                   lets agents learn, kills and resumes runs, sweeps, exports and films by the real commands, starts other
 #                   processes, or compiles whole networks
 # make browser-test the report in a real browser; installs Debian's chromium and chromium-driver if they are missing

@@ -60,6 +60,7 @@ print(given_back, faults())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked_otherwise", [False, True])
 def test_freed_memory_is_kept_unless_the_user_asks_otherwise(asked_otherwise: bool) -> None:
     """Taking it from the system again costs a page fault for every 4 KiB."""
@@ -102,6 +103,7 @@ def test_directories_that_cannot_be_opened(monkeypatch: pytest.MonkeyPatch, tmp_
     assert (tmp_path / "file").read_bytes() == b"again"
 
 
+@pytest.mark.slow
 def test_an_output_that_knows_no_greek(tmp_path: Path) -> None:
     """As where Windows writes into a pipe."""
     said = subprocess.run(
@@ -129,6 +131,7 @@ def test_the_bare_system_is_bare(tmp_path: Path) -> None:
         assert bare("-c", missing, cwd=tmp_path).returncode == 1
 
 
+@pytest.mark.slow
 def test_every_module_is_imported_there(tmp_path: Path) -> None:
     code = (
         "import importlib, pkgutil, carebn\n"

@@ -113,6 +113,7 @@ def test_bad_files_are_told_in_one_sentence(saved, tmp_path):
         deploy.load(tmp_path / "broken.npz")
 
 
+@pytest.mark.slow
 def test_neither_torch_nor_numba_is_needed(saved):
     """Importing loads neither; acting never loads torch; without numba the policy acts by numpy."""
     loads = "print(*[m for m in ('torch', 'numba', 'gymnasium', 'matplotlib') if m in sys.modules])"

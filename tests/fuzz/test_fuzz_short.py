@@ -12,6 +12,7 @@ CASES = 120
 SEED = 11
 
 
+@pytest.mark.slow
 def test_a_few_random_cases():
     """Compiled and pure path agree, in processes of their own."""
     cases = [draw(SEED, number) for number in range(CASES)]
@@ -69,6 +70,7 @@ def test_what_is_left_to_rounding(potentials, in_float64, undecided):
     assert judging._near_a_threshold(Case(), here, there, torch.float32, blind=False) == undecided
 
 
+@pytest.mark.slow
 def test_a_child_that_dies_is_reported_and_the_next_goes_on():
     crew = Crew()
     try:

@@ -110,6 +110,7 @@ def test_a_small_batch_leaves_some_threads_without_work(on_threads):
     assert_bitwise_equal([on_threads(n, run) for n in (1, 2, 7)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_kernels_called_from_several_python_threads_at_once(threads, on_threads):
     """Kernels let go of the interpreter lock; each call must have its own scratch space and its own answer."""

@@ -531,6 +531,7 @@ def test_autograd_notices_an_update_by_a_kernel(network):
 # --- numbers at the edge ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_no_epsilon_and_a_constant_feature(threads):
     """In a process of its own: on two threads an exception in one of them was a deadlock."""

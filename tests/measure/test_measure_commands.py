@@ -28,6 +28,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_distributions_of_a_run(trained: Path, tmp_path: Path) -> None:
     before = contents(trained)
     config, taken = snapshots(trained, layer=2, number=3, updates=4)

@@ -23,6 +23,7 @@ def tiny(run_dir: Path, **options: object) -> TrainConfig:
     return TrainConfig(run_dir=run_dir, **(settings | options))
 
 
+@pytest.mark.slow
 def test_real_run(tmp_path: Path) -> None:
     run = Run(tiny(tmp_path / "a"))
     run.train()
@@ -148,6 +149,7 @@ def test_metrics_without_a_configuration(tmp_path: Path) -> None:
     assert "no config.json" in read_runs([tmp_path]).problems[0]
 
 
+@pytest.mark.slow
 def test_a_method_that_converts_counts_its_converted_policy_only(tmp_path):
     """Until there is one, the run is not complete."""
     from carebn.commands.train import run

@@ -119,6 +119,7 @@ def test_nobody_is_training_where_nothing_is(tmp_path: Path) -> None:
     assert not (tmp_path / "nothing").exists()
 
 
+@pytest.mark.slow
 def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys, pathlib; from carebn.training.lock import lock\n"

@@ -57,6 +57,7 @@ def test_its_record_tells_which_evaluation_it_was(finished: Path) -> None:
     assert all(score < record["mean_return"] for score in earlier)  # of equals the first
 
 
+@pytest.mark.slow
 def test_the_commands(finished: Path, tmp_path: Path, carebn: Any) -> None:  # noqa: F811
     run = str(finished)
     last = carebn("evaluate", run, "--episodes", "3")

@@ -16,6 +16,8 @@ from test_resume import contents
 from carebn.commands.train import run as train
 from carebn.training import InterruptedRun, Run, TrainConfig
 
+pytestmark = pytest.mark.slow
+
 SMALL: dict[str, Any] = {
     "learning_starts": 20,
     "hidden": (8,),
@@ -109,7 +111,6 @@ def test_an_interrupted_last_evaluation_is_made_up_for(tmp_path: Path) -> None:
     assert_same(tmp_path / "whole", tmp_path / "grown")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", RUNS if FULL else ["z-scores", "converted", "measured"])
 def test_more_steps_again_and_again_with_kills(kind: str, tmp_path: Path) -> None:
     train(config(kind, tmp_path / "whole", 107))
@@ -126,7 +127,6 @@ def test_more_steps_again_and_again_with_kills(kind: str, tmp_path: Path) -> Non
     assert_same(tmp_path / "whole", grown)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["td3", "sac", "dqn", "converted"])
 def test_twice_as_many_steps(kind: str, tmp_path: Path) -> None:
     """From 3,000 to 6,000 (every day a small part of that), between the evaluations and checkpoints that one gets
@@ -263,7 +263,6 @@ def test_a_run_named_with_its_threads_is_found(tmp_path: Path, monkeypatch: pyte
     assert Run(replace(two, seed=1)).directory == Path("runs") / replace(two, seed=1).checked().name()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", RUNS if FULL else ["dqn", "converted", "measured"])
 def test_command_txt_repeats_the_run(kind: str, tmp_path: Path, carebn: Any) -> None:  # noqa: F811
     """Also of one that was given more steps."""

@@ -95,6 +95,7 @@ def test_a_sac_policy_samples_as_its_agent_explores(tmp_path: Path, options: dic
     assert policy.predict(obs[0], deterministic=False)[0].shape == (1,)
 
 
+@pytest.mark.slow
 def test_random_spikes_and_a_random_action(tmp_path: Path) -> None:
     Run(config(tmp_path, algo="sac", method="vanilla", coding="poisson")).train()
     policy, obs = load(tmp_path), np.zeros((200, 3), np.float32)
