@@ -9,8 +9,10 @@ import pytest
 from test_command_line import assert_one_sentence, carebn  # noqa: F401  # a fixture
 from test_extension import config, contents, make_older
 
+from carebn import load
 from carebn.checksums import Mismatch, read_sealed, sealed
 from carebn.commands.train import run as train
+from carebn.deploy.origin import origin_of
 from carebn.study.runs import DamagedRun, read_run
 from carebn.training import Run
 from carebn.training.checkpoint import Damaged
@@ -172,3 +174,17 @@ def test_the_score_of_a_converted_policy_is_sealed(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(DamagedRun, match=r"evaluation\.json is missing"):
         read_run(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut"])
+def test_an_export_does_not_carry_a_return_that_was_changed(finished: Path, damage: str) -> None:
+    """It is told of the policy wherever the policy goes."""
+    metrics = finished / "metrics.jsonl"
+    right = origin_of(load(finished), finished)
+    assert right["mean_return"] == json.loads(metrics.read_text().splitlines()[-1])["eval/mean_return"]
+    if damage == "changed":
+        change_a_digit(metrics, '"eval/mean_return"')
+    else:
+        metrics.write_bytes(metrics.read_bytes()[:-60])
+    with pytest.raises(Mismatch, match=r"metrics\.jsonl"):
+        origin_of(load(finished), finished)

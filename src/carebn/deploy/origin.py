@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from carebn import __version__
+from carebn.checksums import Vouched
 from carebn.network.converted import Converted
 from carebn.training.flat import flat_space
 from carebn.training.policy import Policy
@@ -51,32 +52,27 @@ def _last_checkpoint(run_dir: Path) -> int | None:
 
 def _return_at(run_dir: Path, step: int | None) -> dict[str, Any]:
     """Of the evaluation of this very policy; one at another step was of another policy."""
-    path = run_dir / "metrics.jsonl"
-    if step is None or not path.is_file():
+    if step is None:
         return {}
     found: dict[str, Any] = {}
-    start = f'{{"step": {step}, "eval/mean_return": '
-    with open(path, encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if line.startswith(start):
-                found = _return(line, "eval/mean_return", f"the evaluation at step {step:,}")
+    start = f'{{"step": {step}, "eval/mean_return": '.encode()
+    for line in Vouched(run_dir).log("metrics.jsonl").splitlines():
+        if line.startswith(start):
+            found = _return(line, "eval/mean_return", f"the evaluation at step {step:,}")
     return found
 
 
 def _return_when_converted(run_dir: Path) -> dict[str, Any]:
+    Vouched(run_dir).check("evaluation.json")
     path = run_dir / "evaluation.json"
-    return (
-        _return(path.read_text(errors="replace"), "mean_return", "the evaluation after conversion")
-        if path.is_file()
-        else {}
-    )
+    return _return(path.read_bytes(), "mean_return", "the evaluation after conversion") if path.is_file() else {}
 
 
-def _return(text: str, name: str, where: str) -> dict[str, Any]:
+def _return(text: bytes, name: str, where: str) -> dict[str, Any]:
     try:
         return {"mean_return": float(json.loads(text)[name]), "return_of": where}
     except (ValueError, TypeError, KeyError, RecursionError):
-        return {}  # it is only told, and nothing depends on it
+        return {}  # of an earlier version, which vouched for nothing; nothing depends on it
 
 
 def _bounds(space: Box) -> dict[str, Any]:
