@@ -2,11 +2,9 @@
 
 from typing import ClassVar
 
-import torch
-
 from carebn.kernels.plans import MovingRule
 from carebn.kernels.vectors import AVERAGE
-from carebn.norm.torch_norm import Device, TorchNorm
+from carebn.norm.torch_norm import TorchNorm
 from carebn.router import stands_for
 
 
@@ -22,24 +20,6 @@ class BN(TorchNorm):
     Bare it is ``nn.BatchNorm1d`` with features last. With ``v_threshold`` it starts as CaRe-BN does, so that the two
     differ in their moving statistics alone.
     """
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-        *,
-        v_threshold: float | None = None,
-        weight: float | None = None,
-        bias: float | bool | None = None,
-    ) -> None:
-        super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, device, dtype, v_threshold, weight, bias
-        )
 
     def kernel_rule(self) -> MovingRule | None:
         return None if self.momentum is None else MovingRule(AVERAGE, self.momentum)

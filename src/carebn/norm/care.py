@@ -65,8 +65,9 @@ class CaReBN(TorchNorm):
         bias: float | bool | None = None,
     ) -> None:
         super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, device, dtype, v_threshold, weight, bias
-        )
+            num_features, eps, momentum, affine, track_running_stats, device, dtype,
+            v_threshold=v_threshold, weight=weight, bias=bias,
+        )  # fmt: skip
         for name in ("error_mean", "error_var"):
             zeros = torch.zeros(num_features, device=device, dtype=dtype) if track_running_stats else None
             self.register_buffer(name, zeros)

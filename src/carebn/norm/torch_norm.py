@@ -26,15 +26,16 @@ class TorchNorm(Norm, _BatchNorm):  # type: ignore[misc]  # torch types its runn
     def __init__(
         self,
         num_features: int,
-        eps: float,
-        momentum: float | None,
-        affine: bool,
-        track_running_stats: bool,
-        device: Device,
-        dtype: torch.dtype | None,
-        v_threshold: float | None,
-        weight: float | None,
-        bias: float | bool | None,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        *,
+        v_threshold: float | None = None,
+        weight: float | None = None,
+        bias: float | bool | None = None,
     ) -> None:
         own_bias = None if isinstance(bias, bool) else bias
         if isinstance(weight, bool):
