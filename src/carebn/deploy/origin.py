@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from carebn import __version__
-from carebn.network.converted import Converted
+from carebn.conversion import Converted
 from carebn.training.flat import flat_space
 from carebn.training.policy import Policy
 
