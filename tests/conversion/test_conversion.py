@@ -14,7 +14,7 @@ from carebn.conversion.integrate_fire import IntegrateFireBody
 from carebn.conversion.thresholds import SMALLEST, maxima
 from carebn.kernels import pure
 from carebn.network import ANNActor, ANNQNetwork, SpikingActor
-from carebn.norm import NORMS, Norm
+from carebn.norm import BNTT, NORMS, Norm
 
 
 def one_neuron(threshold: float = 1.0) -> IntegrateFireBody:
@@ -309,6 +309,29 @@ def test_the_maximum_rule_sees_every_observation() -> None:
 def test_options_that_make_no_sense(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said) as error:
         convert(ANNActor(3, 2, hidden=(4,)), torch.zeros(5, 3), **options)
+    assert "\n" not in str(error.value)
+
+
+class DoublingLinear(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ([nn.Linear(3, 4), nn.Tanh()], "fold a Tanh where a ReLU is expected"),
+        ([nn.Linear(3, 4), nn.LayerNorm(4), nn.ReLU()], "fold a LayerNorm where a ReLU is expected"),
+        ([DoublingLinear(3, 4), nn.ReLU()], "fold a DoublingLinear where a Linear is expected"),
+        ([nn.Linear(3, 4), BNTT(4, 5), nn.ReLU()], "BNTT has 5 steps in a network of 1"),
+        ([nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 4)], "fold a NoneType where a ReLU is expected"),
+    ],
+)
+def test_a_body_that_computes_something_else_is_refused(body: list[nn.Module], said: str) -> None:
+    ann = ANNActor(3, 2, hidden=(4,)).eval()
+    ann.body = nn.Sequential(*body)
+    with pytest.raises(ValueError, match=said) as error:
+        convert(ann, torch.randn(5, 3), rule="max")
     assert "\n" not in str(error.value)
 
 

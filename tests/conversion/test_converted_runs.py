@@ -128,6 +128,16 @@ def test_the_return_against_time_steps(trained: Path, tmp_path: Path, carebn: An
     assert read_conversion(tmp_path / "out")["time_steps"] == 100  # the sweep does not change what is written
 
 
+def test_a_run_without_its_spaces_asks_its_environment(tmp_path: Path, carebn: Any) -> None:  # noqa: F811
+    """As runs of earlier versions: the ANN beside the converted policy may import what the user allowed, too."""
+    run = tmp_path / "run"
+    Run(TrainConfig(run_dir=run, **TINY | {"env_id": "PointMass-v0", "import_modules": ("quick_tasks",)})).train()
+    (run / "spaces.json").unlink()
+    said = carebn("convert", "run", "--iterations", "5", "--sweep", "2", "--episodes", "1", "--trust")
+    assert (said.code, said.err) == (0, "")
+    assert "time_steps.png" in said.out
+
+
 # --- a policy like any other ------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """``carebn convert``."""
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -51,16 +51,7 @@ class Config(Consent):
     max_episode_steps; where it has none, 108_000."""
 
     def conversion(self) -> Conversion:
-        return Conversion(
-            rule=self.rule,
-            time_steps=self.time_steps,
-            residual=self.residual,
-            alpha=self.alpha,
-            read_out_from=self.read_out_from,
-            iterations=self.iterations,
-            batch_size=self.batch_size,
-            seed=self.seed,
-        )
+        return Conversion(**{field.name: getattr(self, field.name) for field in fields(Conversion)})
 
 
 def run(config: Config) -> int:
