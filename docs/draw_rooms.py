@@ -52,7 +52,7 @@ def imports() -> dict[str, set[str]]:
         for node in ast.walk(ast.parse(path.read_text())):
             for target in _targets(node):
                 while target and target not in known:
-                    target = target.rpartition(".")[0]  # noqa: PLW2901  # from a module: the name is inside it
+                    target = target.rpartition(".")[0]  # from a module: the name is inside it
                 if target and target != name:
                     found[name].add(target)
     return found

@@ -5,6 +5,7 @@ import pytest
 import torch
 from deploy_cases import ann_actor, ann_q_network, byte_observations, observations, unfolded_values, wide
 
+from carebn.conversion import convert
 from carebn.deploy import DeployedPolicy
 from carebn.deploy.c_export import CPolicy, compiler, write_c
 from carebn.deploy.export import export
@@ -12,7 +13,6 @@ from carebn.deploy.folded import Folded
 from carebn.deploy.folding import fold
 from carebn.deploy.nir_export import to_nir
 from carebn.deploy.onnx_export import ONNXPolicy, write_onnx
-from carebn.network.conversion import convert
 from carebn.training import TrainConfig
 from carebn.training.policy import Policy
 

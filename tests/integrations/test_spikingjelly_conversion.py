@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from carebn.conversion import Simulation, convert
+from carebn.conversion.delay import delay
+from carebn.conversion.thresholds import balance, draws
 from carebn.network import ANNQNetwork
-from carebn.network.conversion import convert
-from carebn.network.converted import Simulation
-from carebn.network.thresholds import balance, delay, draws
 
 ann2snn = pytest.importorskip("spikingjelly.activation_based.ann2snn")
 functional = pytest.importorskip("spikingjelly.activation_based.functional")

@@ -7,11 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from carebn.conversion import Converted, ConvertedActor, ConvertedQNetwork, Simulation, convert
 from carebn.measure.energy import Count, Operations, ann_bill, counterpart
 from carebn.measure.spikes import Decision, record, record_converted
 from carebn.network import ANNActor, ANNQNetwork
-from carebn.network.conversion import convert
-from carebn.network.converted import Converted, ConvertedActor, ConvertedQNetwork, Simulation
 
 
 def tiny(kind: type[ConvertedActor] | type[ConvertedQNetwork] = ConvertedActor, **simulation: Any) -> Converted:

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from carebn.measure.spikes import decide
-from carebn.training.conversion import convert_run, save_converted
+from carebn.training.converted_run import convert_run, save_converted
 from carebn.training.environment import make_env
 from carebn.training.policy import load
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(params=["none", "crpi"])
 def converted(request: pytest.FixtureRequest, trained, tmp_path: Path) -> Path:
-    from carebn.network.conversion import Conversion
+    from carebn.conversion import Conversion
 
     options = {"residual": "crpi", "alpha": 0.8} if request.param == "crpi" else {}
     save_converted(*convert_run(trained("ann"), Conversion(rule="max", time_steps=6, **options)), tmp_path / "out")

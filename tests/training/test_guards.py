@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from carebn.training import InterruptedRun, Run, TrainConfig
-from carebn.training.conversion import replay_observations
+from carebn.training.converted_run import replay_observations
 from carebn.training.policy import load
 from carebn.training.progress_of import unfinished
 

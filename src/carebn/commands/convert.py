@@ -1,19 +1,19 @@
 """``carebn convert``."""
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
 import tyro
 
 from carebn.commands.consent import Consent
+from carebn.conversion import Conversion
 from carebn.limits import check_episodes
-from carebn.network.conversion import Conversion
-from carebn.training.conversion import convert_run, directory_name, save_converted
+from carebn.measure.time_steps_curve import plot_time_steps_curve, print_time_steps_curve, time_steps_curve
+from carebn.training.converted_run import convert_run, directory_name, save_converted
 from carebn.training.evaluation import cut_short
-from carebn.training.policy import read_config
-from carebn.training.sweep import plot_sweep, print_sweep, sweep
+from carebn.training.policy import load, read_config
 from carebn.training.worlds import ask
 
 
@@ -51,16 +51,7 @@ class Config(Consent):
     max_episode_steps; where it has none, 108_000."""
 
     def conversion(self) -> Conversion:
-        return Conversion(
-            rule=self.rule,
-            time_steps=self.time_steps,
-            residual=self.residual,
-            alpha=self.alpha,
-            read_out_from=self.read_out_from,
-            iterations=self.iterations,
-            batch_size=self.batch_size,
-            seed=self.seed,
-        )
+        return Conversion(**{field.name: getattr(self, field.name) for field in fields(Conversion)})
 
 
 def run(config: Config) -> int:
@@ -79,13 +70,14 @@ def run(config: Config) -> int:
     print(f"thresholds by {config.rule} from {record['observations']:,} replay observations; output from {read}")
     print(f"policy: {out / 'policy.safetensors'}")
     if config.sweep:
-        result = sweep(config.run, policy, conversion, sorted(set(config.sweep)), config.episodes, config.max_steps)
-        print_sweep(result)
-        for played in (result.ann, *(score for _, score in result.converted)):
+        ann, steps = load(config.run, trust=config.word), sorted(set(config.sweep))
+        curve = time_steps_curve(ann, policy, conversion, steps, config.episodes, config.max_steps)
+        print_time_steps_curve(curve)
+        for played in (curve.ann, *(score for _, score in curve.converted)):
             if played.cut:
                 told = cut_short(played, policy.config.env_id, "--max-steps")
                 print(f"warning: {told}", file=sys.stderr)
                 break
-        print(f"return against time steps: {plot_sweep(result, out, policy.config.title())}")
+        print(f"return against time steps: {plot_time_steps_curve(curve, out, policy.config.title())}")
     print(f"next: carebn evaluate {out}")
     return 0

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from carebn.commands.consent import Consent
+from carebn.conversion import Converted
 from carebn.limits import check_episodes
 from carebn.measure.energy import PAPER_NJ, PRICES, Count, as_json, counterpart
 from carebn.measure.energy_report import figure, table, verdict
 from carebn.measure.spikes import decide
 from carebn.network import SpikingActor, SpikingQNetwork
-from carebn.network.converted import Converted
 from carebn.reading import read_file
 from carebn.show.counter import Counter
 from carebn.show.outputs import writable_directory

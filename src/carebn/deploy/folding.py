@@ -1,13 +1,8 @@
-"""Folding: every normaliser into the weights before it, or where it differs from step to step, into per-step scales.
+"""From a trained network to a policy without normalisers: every one is folded into the weights before it.
 
-    norm:    y_t = scale_t·(W·x_t + b) + shift_t
-    folded:  y_t = W'·x_t + b',        W' = scale·W,  b' = scale·b + shift          one scale for all steps
-             y_t = scale_t·(W·x_t) + b'_t,            b'_t = scale_t·b + shift_t    a scale for each
-
-It is done in float64, from the float32 parameters as they were trained. Evaluated in float64 the folded network then
-gives the same spikes as the unfolded one. In float32 neither is defined to the last spike: a sum's rounding depends on
-its order, which differs between batch sizes and machines, and a potential within rounding of the threshold may go
-either way.
+It is done in float64 (``carebn.norm.folding``). Evaluated in float64 the folded network then gives the same spikes as
+the unfolded one. In float32 neither is defined to the last spike: a sum's rounding depends on its order, which differs
+between batch sizes and machines, and a potential within rounding of the threshold may go either way.
 """
 
 import copy
@@ -19,20 +14,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from carebn.conversion import Converted, ConvertedActor, ConvertedQNetwork
+from carebn.conversion.integrate_fire import IntegrateFireBody, IntegrateFireLayer
 from carebn.deploy.folded import NEURONS, Array, Bounds, Encoder, Folded, Layer, Readout
 from carebn.deploy.folded import Neuron as FoldedNeuron
-from carebn.deploy.plain import check_unchanged, plain
+from carebn.deploy.plain import check_unchanged
 from carebn.network import ANNActor, ANNQNetwork, PopulationDecoder, PopulationEncoder, SpikingActor, SpikingQNetwork
+from carebn.network.ann import relu_layers
 from carebn.network.bounds import ActionBounds
-from carebn.network.converted import Converted, ConvertedActor, ConvertedQNetwork
 from carebn.network.decoder import MembraneReadout
 from carebn.network.encoder import ZScore
-from carebn.network.integrate_fire import IntegrateFireBody, IntegrateFireLayer
 from carebn.network.intralayer import IntralayerSpikingLayer
 from carebn.network.layer import SpikingLayer
 from carebn.neuron import CLIF, DN, LIF, Neuron
 from carebn.neuron.surrogate import Surrogate
-from carebn.norm import NoNorm, Norm
+from carebn.norm.folding import fold_norm, plain
 
 
 def fold(network: nn.Module, *, byte_observations: bool = False) -> Folded:
@@ -191,26 +187,13 @@ def _direct(obs_dim: int, byte_observations: bool, raw_bytes: bool) -> Encoder:
 
 def _linear(linear: nn.Module) -> tuple[Array, Array]:
     """(weight [inputs, outputs], bias [1, outputs])."""
-    linear = plain(linear, nn.Linear)
-    bias = np.zeros(linear.out_features) if linear.bias is None else _numpy(linear.bias)
-    return _numpy(linear.weight.t()), bias[None]
+    weight, bias, _ = fold_norm(linear)
+    return _numpy(weight.t()), _numpy(bias)
 
 
-def _fold_norm(linear: nn.Module, norm: nn.Module | None, neuron: FoldedNeuron, steps: int) -> Layer:
-    weight, bias = _linear(linear)
-    if norm is None or type(norm) is NoNorm:
-        return Layer(weight, bias, None, neuron)
-    # A subclass may have its own statistics and its own scale and offset, but must apply them as Norm does.
-    applied = ("forward", "scale_shift", "moving_scale_shift", "_spread")
-    if not isinstance(norm, Norm) or any(getattr(type(norm), name) is not getattr(Norm, name) for name in applied):
-        raise ValueError(f"do not know how to fold a {type(norm).__name__} into the weights before it")
-    scale, shift = (_numpy(m).reshape(-1, weight.shape[1]) for m in norm.moving_scale_shift())
-    bias = bias * scale + shift
-    if len(scale) == 1:
-        return Layer(weight * scale, bias, None, neuron)
-    if len(scale) != steps:
-        raise ValueError(f"{type(norm).__name__} has {len(scale)} steps in a network of {steps}")
-    return Layer(weight, bias, scale, neuron)
+def _layer(linear: nn.Module, norm: nn.Module | None, neuron: FoldedNeuron, steps: int) -> Layer:
+    weight, bias, scale = fold_norm(linear, norm, steps)
+    return Layer(_numpy(weight.t()), _numpy(bias), None if scale is None else _numpy(scale), neuron)
 
 
 def _spiking_layers(layers: Iterable[nn.Module], steps: int) -> tuple[Layer, ...]:
@@ -224,20 +207,12 @@ def _spiking_layers(layers: Iterable[nn.Module], steps: int) -> tuple[Layer, ...
         layer = plain(module, SpikingLayer)
         if layer.time_steps != steps:
             raise ValueError(f"do not know how to fold a layer of {layer.time_steps} steps in a network of {steps}")
-        folded.append(_fold_norm(layer.linear, layer.norm, _neuron(layer.neuron), steps))
+        folded.append(_layer(layer.linear, layer.norm, _neuron(layer.neuron), steps))
     return tuple(folded)
 
 
 def _relu_layers(body: nn.Module) -> tuple[Layer, ...]:
-    """Linear → [norm] → ReLU, again and again."""
-    folded = []
-    modules = list(plain(body, nn.Sequential))
-    while modules:
-        linear = modules.pop(0)
-        norm = modules.pop(0) if modules and isinstance(modules[0], Norm | NoNorm) else None
-        plain(modules.pop(0) if modules else None, nn.ReLU)
-        folded.append(_fold_norm(linear, norm, FoldedNeuron("relu"), steps=1))
-    return tuple(folded)
+    return tuple(_layer(linear, norm, FoldedNeuron("relu"), steps=1) for linear, norm in relu_layers(body))
 
 
 def _neuron(neuron: Neuron) -> FoldedNeuron:

@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Discrete
 
 from carebn import __version__
 from carebn.checksums import Vouched
-from carebn.network.converted import Converted
+from carebn.conversion.converted import Converted
 from carebn.training.flat import flat_space
 from carebn.training.policy import Policy
 

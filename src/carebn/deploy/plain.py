@@ -1,21 +1,11 @@
 """Whether a module does what its type does, and nothing else: only such modules can be taken for their numbers."""
 
-from typing import Any, TypeVar
-
 import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-Kind = TypeVar("Kind", bound=nn.Module)
 # of the call itself; those of the backward pass do not concern a policy that only acts
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-
-
-def plain(module: Any, kind: type[Kind]) -> Kind:
-    """The module, if it is exactly of this kind; a subclass may do anything."""
-    if type(module) is not kind:
-        raise ValueError(f"do not know how to fold a {type(module).__name__} where a {kind.__name__} is expected")
-    return module
 
 
 def check_unchanged(network: nn.Module) -> None:

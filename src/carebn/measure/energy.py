@@ -36,9 +36,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import nn
 
+from carebn.conversion import Converted, ConvertedActor
 from carebn.measure.spikes import Decision
 from carebn.network import ANNActor, ANNQNetwork, SpikingActor, SpikingLayer, SpikingQNetwork
-from carebn.network.converted import Converted, ConvertedActor
 from carebn.network.intralayer import CONNECTIONS, IntralayerSpikingLayer
 from carebn.neuron import CLIF, DN, LIF, Neuron
 from carebn.norm import Norm

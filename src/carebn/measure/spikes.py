@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from carebn.conversion import Converted
 from carebn.network import ANNActor, ANNQNetwork, SpikingActor, SpikingQNetwork
-from carebn.network.converted import Converted
 from carebn.training.policy import Policy
 
 Values = NDArray[np.float32]

@@ -2,8 +2,6 @@
 
 from carebn.network.actor import SpikingActor
 from carebn.network.ann import ANNActor
-from carebn.network.conversion import convert
-from carebn.network.converted import ConvertedActor, ConvertedQNetwork
 from carebn.network.critic import Critic, TwinCritic
 from carebn.network.decoder import MembraneReadout, PopulationDecoder
 from carebn.network.encoder import PopulationEncoder, ZScore
@@ -18,8 +16,6 @@ __all__ = [
     "ANNActor",
     "ANNQNetwork",
     "Actor",
-    "ConvertedActor",
-    "ConvertedQNetwork",
     "Critic",
     "IntralayerSpikingLayer",
     "MembraneReadout",
@@ -32,5 +28,4 @@ __all__ = [
     "SpikingQNetwork",
     "TwinCritic",
     "ZScore",
-    "convert",
 ]

@@ -7,7 +7,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from carebn.network.bounds import ActionBounds, Bound
-from carebn.norm import TDBN, make_norm
+from carebn.norm import TDBN, NoNorm, Norm, make_norm
+from carebn.norm.folding import plain
 
 
 def relu_body(inputs: int, hidden: Sequence[int], norm: str, norm_options: dict[str, Any] | None) -> nn.Sequential:
@@ -30,6 +31,18 @@ def _start_at_identity(norm: nn.Module) -> nn.Module:
         if parameter is not None:
             nn.init.constant_(parameter, start)
     return norm
+
+
+def relu_layers(body: nn.Module) -> list[tuple[nn.Linear, nn.Module | None]]:
+    """What ``relu_body`` makes, taken apart: every Linear with the norm behind it. Anything else is refused by name."""
+    layers = []
+    modules = list(plain(body, nn.Sequential))
+    while modules:
+        linear = plain(modules.pop(0), nn.Linear)
+        norm = modules.pop(0) if modules and isinstance(modules[0], Norm | NoNorm) else None
+        plain(modules.pop(0) if modules else None, nn.ReLU)
+        layers.append((linear, norm))
+    return layers
 
 
 class ANNActor(nn.Module):

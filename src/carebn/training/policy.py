@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from carebn.algorithm.base import normal
 from carebn.algorithm.sac import LOG_STD_RANGE, log_std_network
 from carebn.checksums import Mismatch, Vouched
+from carebn.conversion import Converted, Simulation, shaped_like
 from carebn.network import ANNActor, SpikingActor
-from carebn.network.converted import Converted, Simulation, shaped_like
 from carebn.network.inference import FastActor
 from carebn.network.randomness import is_random, seed_of, seeded
 from carebn.reading import read_object

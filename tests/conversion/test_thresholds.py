@@ -1,4 +1,4 @@
-"""Thresholds of converted networks: local threshold balancing, maxima, and when the read-out begins."""
+"""Thresholds of converted networks: local threshold balancing and maxima."""
 
 from itertools import pairwise
 
@@ -7,7 +7,7 @@ import torch
 from slow_conversion import balanced, largest
 from torch import Tensor, nn
 
-from carebn.network.thresholds import SMALLEST, balance, delay, delayed_start, draws, maxima, one_pass
+from carebn.conversion.thresholds import SMALLEST, balance, draws, maxima, one_pass
 
 
 def linear(weight: list[list[float]], bias: list[float]) -> nn.Linear:
@@ -96,29 +96,3 @@ def test_batches() -> None:
     assert set(torch.cat(drawn).flatten().tolist()) == set(range(10))
     assert torch.cat(drawn).equal(torch.cat(list(draws(x, 100, 8, 3))))
     assert not torch.cat(drawn).equal(torch.cat(list(draws(x, 100, 8, 4))))
-
-
-def test_the_delay_by_hand() -> None:
-    """θ/2 ÷ mean activation: 4/2 ÷ 2 = 1 in the first layer; its output clipped to 4, 3/2 ÷ 2 = 0.75 in the second."""
-    layers = [*IDENTITY, *IDENTITY]
-    thresholds = [torch.tensor([4.0]), torch.tensor([3.0])]
-    assert delay(layers, thresholds, column(0, 4)) == 1.75
-    assert delay(layers, thresholds, column(0, 8)) == 0.5 + 0.75
-    assert delay(layers, thresholds, column(-1, -1)) == 0  # silence has no beginning
-
-
-@pytest.mark.parametrize(
-    ("settled", "steps", "start"),
-    [
-        (0.0, 100, 0),
-        (2.1, 100, 3),
-        (2.1, 7, 3),
-        (2.1, 6, 2),
-        (2.1, 4, 0),
-        (2.1, 1, 0),
-        (96.0, 100, 96),
-        (1e30, 100, 96),
-    ],
-)
-def test_the_read_out_keeps_four_steps(settled: float, steps: int, start: int) -> None:
-    assert delayed_start(settled, steps) == start

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from carebn.conversion.integrate_fire import Activity, IntegrateFireBody
+from carebn.conversion.residual import RESIDUALS, Residue
 from carebn.errors import unknown_name
-from carebn.network.ann import ANNActor
+from carebn.network.ann import ANNActor, relu_layers
 from carebn.network.bounds import ActionBounds, Bound
-from carebn.network.integrate_fire import Activity, IntegrateFireBody
 from carebn.network.qnetwork import ANNQNetwork, as_input
-from carebn.network.residual import RESIDUALS, Residue
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Converted(nn.Module):
         self.inputs = inputs
         self.body = IntegrateFireBody((inputs, *hidden))
         self.head = nn.Linear(hidden[-1], outputs)
-        self.register_buffer("delay", torch.zeros(()))  # steps until the output has settled; see thresholds.delay
+        self.register_buffer("delay", torch.zeros(()))  # steps until the output has settled; see delay.py
         self.simulation = simulation
 
     def prepared(self, obs: Tensor) -> Tensor:
@@ -73,10 +73,6 @@ class Converted(nn.Module):
                 f"{tuple(carried.shape)}"
             )
         return half + carried
-
-    def activity(self, obs: Tensor, carried: Tensor | None = None) -> Activity:
-        """Spikes and potentials of one decision."""
-        return self.observed(obs, carried)[2]
 
     def decide(self, obs: Tensor, carried: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         return self.observed(obs, carried)[:2]
@@ -140,7 +136,8 @@ def shaped_like(network: nn.Module, simulation: Simulation) -> ConvertedActor | 
             f"only an ordinary network (ANNActor, ANNQNetwork) can be converted to a spiking one, and this is a "
             f"{type(network).__name__}"
         )
-    inputs, *hidden = [linear.in_features for linear in (*linears(network.body), network.head)]
+    linears = [*(linear for linear, _ in relu_layers(network.body)), network.head]
+    inputs, *hidden = [linear.in_features for linear in linears]
     outputs, like = network.head.out_features, network.head.weight
     converted: ConvertedActor | ConvertedQNetwork
     if isinstance(network, ANNActor):
@@ -149,7 +146,3 @@ def shaped_like(network: nn.Module, simulation: Simulation) -> ConvertedActor | 
     else:
         converted = ConvertedQNetwork(inputs, hidden, outputs, simulation, raw_bytes=network.raw_bytes)
     return converted.to(device=like.device, dtype=like.dtype).eval().requires_grad_(False)
-
-
-def linears(body: nn.Module) -> list[nn.Linear]:
-    return [module for module in body.modules() if isinstance(module, nn.Linear)]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from carebn.network.residual import Residue, crpi
+from carebn.conversion.residual import Residue, crpi
 
 
 @pytest.mark.parametrize(

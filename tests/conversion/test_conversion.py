@@ -8,13 +8,13 @@ import torch
 from slow_conversion import SlowNetwork
 from torch import Tensor, nn
 
+from carebn.conversion.convert import Conversion, convert, folded_layers
+from carebn.conversion.converted import ConvertedActor, ConvertedQNetwork, Simulation
+from carebn.conversion.integrate_fire import IntegrateFireBody
+from carebn.conversion.thresholds import SMALLEST, maxima
 from carebn.kernels import pure
 from carebn.network import ANNActor, ANNQNetwork, SpikingActor
-from carebn.network.conversion import Conversion, convert, folded
-from carebn.network.converted import ConvertedActor, ConvertedQNetwork, Simulation
-from carebn.network.integrate_fire import IntegrateFireBody
-from carebn.network.thresholds import SMALLEST, maxima
-from carebn.norm import NORMS, Norm
+from carebn.norm import BNTT, NORMS, Norm
 
 
 def one_neuron(threshold: float = 1.0) -> IntegrateFireBody:
@@ -91,15 +91,15 @@ def test_a_row_does_not_depend_on_its_batch_or_on_threads() -> None:
     actor = ANNActor(5, 2)
     obs = torch.randn(64, 5)
     network = convert(actor, obs, time_steps=50, iterations=20)
-    together = network.activity(obs)
-    alone = [network.activity(row[None]) for row in obs]
+    together = network.observed(obs)[2]
+    alone = [network.observed(row[None])[2] for row in obs]
     assert together.counts.equal(torch.cat([activity.counts for activity in alone]))
     assert together.end.equal(torch.cat([activity.end for activity in alone]))
     torch.testing.assert_close(network(obs), torch.cat([network(row[None]) for row in obs]))  # the head's rounding
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        assert network.activity(obs).end.equal(together.end)
+        assert network.observed(obs)[2].end.equal(together.end)
     finally:
         torch.set_num_threads(threads)
 
@@ -120,7 +120,7 @@ def test_changed_weights_are_noticed() -> None:
 
 
 def slow_twin(ann: ANNActor | ANNQNetwork, thresholds: list[Tensor]) -> SlowNetwork:
-    layers = [(layer.weight.tolist(), layer.bias.tolist()) for layer in folded(ann.body)]
+    layers = [(layer.weight.tolist(), layer.bias.tolist()) for layer in folded_layers(ann.body)]
     return SlowNetwork(layers, (ann.head.weight.tolist(), ann.head.bias.tolist()), [t.tolist() for t in thresholds])
 
 
@@ -158,7 +158,7 @@ def test_activity_counts_every_spike() -> None:
     ann = ANNActor(3, 2, hidden=(9, 7)).double()
     obs = torch.randn(4, 3, dtype=torch.float64)
     network = convert(ann, obs, time_steps=15, iterations=30, read_out_from=0)
-    activity = network.activity(obs)
+    activity = network.observed(obs)[2]
     for row in range(4):
         twin = slow_twin(ann, [layer.threshold for layer in network.body.parts()])
         twin.decide(obs[row].tolist(), 15, 0)
@@ -224,7 +224,7 @@ def test_norms_are_folded(norm: str) -> None:
         ann(obs)  # moves the statistics
     ann.eval()
     x = obs
-    for layer in folded(ann.body):
+    for layer in folded_layers(ann.body):
         x = layer(x).relu()
     torch.testing.assert_close(x, ann.body(obs[None])[0], rtol=1e-4, atol=1e-5)
     before = {name: tensor.clone() for name, tensor in ann.state_dict().items()}
@@ -280,7 +280,7 @@ def test_the_maximum_rule_sees_every_observation() -> None:
     ann, obs = ANNActor(3, 2, hidden=(8, 8)), torch.randn(1000, 3)
     obs[-1] *= 50
     network = convert(ann, obs, rule="max", batch_size=64)
-    expected = torch.cat(maxima(folded(ann.body), [obs]))
+    expected = torch.cat(maxima(folded_layers(ann.body), [obs]))
     torch.testing.assert_close(network.body.thresholds, expected)
 
 
@@ -309,6 +309,29 @@ def test_the_maximum_rule_sees_every_observation() -> None:
 def test_options_that_make_no_sense(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said) as error:
         convert(ANNActor(3, 2, hidden=(4,)), torch.zeros(5, 3), **options)
+    assert "\n" not in str(error.value)
+
+
+class DoublingLinear(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ([nn.Linear(3, 4), nn.Tanh()], "fold a Tanh where a ReLU is expected"),
+        ([nn.Linear(3, 4), nn.LayerNorm(4), nn.ReLU()], "fold a LayerNorm where a ReLU is expected"),
+        ([DoublingLinear(3, 4), nn.ReLU()], "fold a DoublingLinear where a Linear is expected"),
+        ([nn.Linear(3, 4), BNTT(4, 5), nn.ReLU()], "BNTT has 5 steps in a network of 1"),
+        ([nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 4)], "fold a NoneType where a ReLU is expected"),
+    ],
+)
+def test_a_body_that_computes_something_else_is_refused(body: list[nn.Module], said: str) -> None:
+    ann = ANNActor(3, 2, hidden=(4,)).eval()
+    ann.body = nn.Sequential(*body)
+    with pytest.raises(ValueError, match=said) as error:
+        convert(ann, torch.randn(5, 3), rule="max")
     assert "\n" not in str(error.value)
 
 

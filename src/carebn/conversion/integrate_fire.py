@@ -1,4 +1,4 @@
-"""Layers of integrate-and-fire neurons with a threshold each, driven by an input that is constant in time."""
+"""Integrate-and-fire neurons, layer by layer: no leak, a threshold each that a spike subtracts, a constant input."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -9,8 +9,14 @@ from torch import Tensor, nn
 
 from carebn.kernels.entries import KERNELS
 from carebn.kernels.integrate import LAYER
-from carebn.neuron.integrate_fire import integrate_and_fire
 from carebn.router import stands_for, why_not_integrate
+
+
+def integrate_and_fire(current: Tensor, v: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor]:
+    """H = V + I;  S = 1 if H > θ;  V = H − θ·S. Returns (S, V). θ is per neuron; it is not trained, so no surrogate."""
+    h = v + current
+    spike = (h > threshold).to(h.dtype)
+    return spike, torch.addcmul(h, spike, threshold, value=-1)
 
 
 class Activity(NamedTuple):

@@ -1,6 +1,5 @@
 """From a trained ANN to a spiking network that computes nearly the same: ``convert(network, observations)``."""
 
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -8,13 +7,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from carebn.conversion.converted import ConvertedActor, ConvertedQNetwork, Simulation, shaped_like
+from carebn.conversion.delay import delay, delayed_start
+from carebn.conversion.thresholds import RULES, draws
 from carebn.errors import unknown_name
 from carebn.limits import BATCHES, LARGEST_SEED, TIME_STEPS, check_most, check_work
-from carebn.network.ann import ANNActor
-from carebn.network.converted import ConvertedActor, ConvertedQNetwork, Simulation, shaped_like
+from carebn.network.ann import ANNActor, relu_layers
 from carebn.network.qnetwork import ANNQNetwork
-from carebn.network.thresholds import RULES, delay, delayed_start, draws
-from carebn.norm import Norm
+from carebn.norm.folding import fold_norm
 
 DELAY_SAMPLE = 4096  # observations from which the delay is estimated
 LARGEST_BATCH = 100_000
@@ -63,20 +63,15 @@ class Conversion:
         return Simulation(self.time_steps, start, self.residual, self.alpha or 0.0)
 
 
-def folded(body: nn.Sequential) -> list[nn.Linear]:
+def folded_layers(body: nn.Sequential) -> list[nn.Linear]:
     """The Linears of a ReLU body, each with the norm behind it (moving statistics) taken into weight and bias."""
     layers: list[nn.Linear] = []
-    for module in body:
-        if isinstance(module, nn.Linear):
-            copy = nn.Linear(module.in_features, module.out_features).to(module.weight)
-            copy.load_state_dict(module.state_dict())
-            layers.append(copy.requires_grad_(False))
-        elif isinstance(module, Norm):
-            weight, bias = layers[-1].weight, layers[-1].bias
-            # in float64: folding should not cost precision; a norm of one step has its map as [1, F]
-            scale, shift = (m.reshape(-1) for m in deepcopy(module).double().moving_scale_shift())
-            weight.copy_(weight.double() * scale[:, None])
-            bias.copy_(bias.double() * scale + shift)
+    for linear, norm in relu_layers(body):
+        weight, bias, _ = fold_norm(linear, norm)
+        layer = nn.Linear(linear.in_features, linear.out_features).to(linear.weight).requires_grad_(False)
+        layer.weight.copy_(weight)
+        layer.bias.copy_(bias[0])
+        layers.append(layer)
     return layers
 
 
@@ -97,7 +92,7 @@ def convert(
     seen = torch.as_tensor(observations)
     if seen.is_floating_point() and not torch.isfinite(seen).all():
         raise ValueError("the observations to set the thresholds from hold NaN or infinity")
-    layers, device = folded(network.body), network.head.weight.device
+    layers, device = folded_layers(network.body), network.head.weight.device
     rule = RULES[conversion.rule]
     batches = rule.batches(seen, conversion.iterations or 0, conversion.batch_size, conversion.seed)
     thresholds = rule.thresholds(layers, (converted.prepared(batch.to(device)) for batch in batches))

@@ -1,10 +1,9 @@
-"""Thresholds of a converted network, per neuron, from observations; and when its output has settled.
+"""Thresholds of a converted network, per neuron, from observations.
 
 A layer is a Linear followed by ReLU. A neuron with threshold θ can stand for activations up to θ and no more, in steps
 of θ/T: a high threshold is coarse, a low one clips.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 SMALLEST = 1e-6  # for neurons that no observation makes active: their spikes then carry next to nothing
-FEWEST_READ = 4  # steps that are read out at least, where there are so many
 
 
 def balance(layers: Sequence[nn.Linear], batches: Iterable[Tensor]) -> list[Tensor]:
@@ -63,23 +61,3 @@ class Rule(NamedTuple):
 
 
 RULES = {"ltb": Rule(balance, draws), "max": Rule(maxima, one_pass)}
-
-
-def delay(layers: Sequence[nn.Linear], thresholds: Sequence[Tensor], x: Tensor) -> float:
-    """Steps until spikes have come through all layers: Σ over layers of max θ/2 ÷ max over neurons of mean ReLU(z).
-
-    θ/2 is the charge that is missing to the first spike, since potentials start at θ/2.
-    """
-    steps = 0.0
-    for layer, threshold in zip(layers, thresholds, strict=True):
-        z = layer(x).clamp(min=0)
-        strongest = float(z.mean(0).max())
-        steps += float(threshold.max()) / 2 / strongest if strongest > 0 else 0.0
-        x = torch.minimum(z, threshold)
-    return steps
-
-
-def delayed_start(delay: float, time_steps: int) -> int:
-    """The first step that is read out: after the delay, or the fourth from the end where that would be later."""
-    start = math.ceil(min(delay, time_steps))
-    return start if time_steps >= start + FEWEST_READ else max(0, time_steps - FEWEST_READ)

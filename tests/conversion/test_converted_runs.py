@@ -13,10 +13,9 @@ import torch
 from test_command_line import assert_one_sentence, carebn  # noqa: F401  # a fixture
 
 import carebn as package
-from carebn.network.conversion import Conversion
-from carebn.network.converted import ConvertedActor, ConvertedQNetwork
+from carebn.conversion import Conversion, ConvertedActor, ConvertedQNetwork
 from carebn.training import Run, TrainConfig
-from carebn.training.conversion import convert_run, replay_observations, save_converted
+from carebn.training.converted_run import convert_run, replay_observations, save_converted
 from carebn.training.environment import make_env
 from carebn.training.evaluation import Evaluation, play
 from carebn.training.policy import load, read_config, read_conversion
@@ -51,6 +50,7 @@ QUICK: dict[str, Any] = {
     "quiet": True,
 }
 
+QUICK_TASKS = str(Path(__file__).parents[1] / "training")  # where they lie
 UNTRAINED = -90.0  # about what an actor scores there that has learned nothing; a good one scores −1
 
 
@@ -70,7 +70,7 @@ def finished(tmp_path: Path, original: Path) -> Path:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An ANN that brings a point mass to rest; how well one run learns hangs on rounding, so there is a second try."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).parent))
+        patch.syspath_prepend(QUICK_TASKS)
         for seed in range(3):
             directory = tmp_path_factory.mktemp("runs") / "trained"
             Run(TrainConfig(run_dir=directory, seed=seed, **QUICK)).train()
@@ -102,7 +102,7 @@ def test_a_trained_policy_keeps_its_return(
     trained: Path, tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No more than 2 % may be lost of what was learned: of the return above an untrained actor's."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.syspath_prepend(QUICK_TASKS)
     ann = score(trained).mean
     at_100 = score(converted(trained, tmp_path / "t100", time_steps=100, **options)).mean
     assert ann - at_100 < 0.02 * (ann - UNTRAINED)
@@ -113,7 +113,7 @@ def test_a_trained_policy_keeps_its_return(
 @pytest.mark.slow
 def test_the_return_against_time_steps(trained: Path, tmp_path: Path, carebn: Any) -> None:  # noqa: F811
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).parent))
+        patch.syspath_prepend(QUICK_TASKS)
         said = carebn("convert", str(trained), "--out", "out", "--sweep", "20", "1", "5", "--episodes", "3", "--trust")
     assert (said.code, said.err) == (0, "")
     table = [line.split() for line in said.out.splitlines() if line.strip()[:3].strip() in ("1", "5", "20", "ANN")]
@@ -126,6 +126,16 @@ def test_the_return_against_time_steps(trained: Path, tmp_path: Path, carebn: An
         assert row["mean_return"] == pytest.approx(np.mean(row["returns"]))
     assert (tmp_path / "out" / "time_steps.png").read_bytes().startswith(b"\x89PNG")
     assert read_conversion(tmp_path / "out")["time_steps"] == 100  # the sweep does not change what is written
+
+
+def test_a_run_without_its_spaces_asks_its_environment(tmp_path: Path, carebn: Any) -> None:  # noqa: F811
+    """As runs of earlier versions: the ANN beside the converted policy may import what the user allowed, too."""
+    run = tmp_path / "run"
+    Run(TrainConfig(run_dir=run, **TINY | {"env_id": "PointMass-v0", "import_modules": ("quick_tasks",)})).train()
+    (run / "spaces.json").unlink()
+    said = carebn("convert", "run", "--iterations", "5", "--sweep", "2", "--episodes", "1", "--trust")
+    assert (said.code, said.err) == (0, "")
+    assert "time_steps.png" in said.out
 
 
 # --- a policy like any other ------------------------------------------------------------------------------------------
@@ -225,7 +235,7 @@ def test_parallel_episodes_do_not_share_potentials(
 ) -> None:
     """Episodes of different lengths, played together and one by one: the same, but for one that may meet a potential
     within rounding of its threshold, which a product of another size rounds to the other side."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.syspath_prepend(QUICK_TASKS)
     policy = load(converted(trained, tmp_path / "out", rule="max", residual="crpi", alpha=1.0, time_steps=3))
     lengths = [9, 4, 12, 6, 6]
     envs = [gym.wrappers.TimeLimit(make_env("PointMass-v0"), length) for length in lengths]
