@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from carebn.api import AnyEnv, RunResult, carry_out, configured, read_result
+from carebn.api import AnyEnv, RunResult, configured, read_result, train_and_read
 from carebn.training.callbacks import Callback
 from carebn.training.checkpoint import CheckpointStore
 from carebn.training.config import TrainConfig
@@ -66,7 +66,7 @@ class Agent:
             check_same(self._directory, there, config.checked())
             self._result = read_result(self._directory, there, newest, self._make)
         else:
-            self._result = carry_out(config, self._make, callback)
+            self._result = train_and_read(config, self._make, callback)
         self._config, self._policy = replace(self._result.config, quiet=config.quiet), None
         self._learnt = min(target, self._result.step)
         return self

@@ -13,10 +13,10 @@ from carebn.checksums import Vouched, read_json
 from carebn.training.config import TrainConfig
 from carebn.training.defaults import flag
 from carebn.training.lock import LOCK_FILE
+from carebn.training.observers import file_name
 
 MAY_DIFFER = ("total_timesteps", "threads")
 HOW = ("threads", "device", "track", "quiet", "trust")  # options that do not say what to train
-WASSERSTEIN = "measure-wasserstein.jsonl"
 
 
 def stored(directory: Path) -> TrainConfig | None:
@@ -83,7 +83,7 @@ def resumed(config: TrainConfig, words: Iterable[str]) -> TrainConfig:
         return config
     assert config.run_dir is not None
     own: dict[str, Any] = {"run_dir": config.run_dir}
-    if (config.run_dir / WASSERSTEIN).exists():
+    if (config.run_dir / file_name("wasserstein")).exists():
         own["measure"] = ("wasserstein",)
     named = {name: getattr(config, name) for name in _named(words)}
     chosen = {name: value for name, value in named.items() if value not in (None, "default")}
