@@ -20,7 +20,7 @@ from carebn.training.evaluation import Evaluation
 from carebn.training.policy import Policy, Which, load
 from carebn.training.record import read_rows
 from carebn.training.whole_run import carry_out
-from carebn.training.worlds import MakeEnv, by_id, given_env, name_of
+from carebn.training.worlds import MakeEnv, given_env, id_and_arguments, name_of
 
 AnyEnv = str | Env | MakeEnv  # an id, an environment, or a function that makes one
 
@@ -98,7 +98,7 @@ def configured(env: AnyEnv, options: dict[str, Any], run_dir: Path | str | None)
         for name in ("env_kwargs", "wrappers", "import_modules"):
             if options.get(name):
                 raise ValueError(f"{name} goes with the id of an environment, and env is an object")
-        found = by_id(env) if isinstance(env, gym.Env) else None
+        found = id_and_arguments(env) if isinstance(env, gym.Env) else None
         if found is not None:
             options = {**options, "env_id": found[0], "env_kwargs": found[1]}
         else:

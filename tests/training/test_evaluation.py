@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from carebn.training import Run, TrainConfig
-from carebn.training.evaluation import Evaluation, cut_short, evaluate, longest
+from carebn.training.evaluation import Evaluation, cut_short, episode_limit, evaluate
 from carebn.training.record import read_rows
 
 
@@ -93,11 +93,11 @@ def test_an_episode_without_an_end_is_cut() -> None:
 
 
 def test_how_long_an_episode_may_last() -> None:
-    """As asked; else as the environment itself says; else as long as the longest Atari game."""
-    assert longest(gym.make("Pendulum-v1"), None) == 200
-    assert longest(gym.make("Pendulum-v1"), 7) == 7
-    assert longest(Endless(), None) == 108_000
-    assert longest(Endless(), 7) == 7
+    """As asked; else as the environment itself says; else as long as the episode_limit Atari game."""
+    assert episode_limit(gym.make("Pendulum-v1"), None) == 200
+    assert episode_limit(gym.make("Pendulum-v1"), 7) == 7
+    assert episode_limit(Endless(), None) == 108_000
+    assert episode_limit(Endless(), 7) == 7
 
 
 def test_seeds_and_environments_must_match() -> None:

@@ -123,7 +123,7 @@ WRITERS = [
     "carebn.training.checkpoint.write_file",
     "carebn.training.checkpoint.write_atomically",
     "carebn.training.policy_file.write_atomically",
-    "carebn.training.loop.write_tensorboard",
+    "carebn.training.run_directory.write_tensorboard",
     "os.fsync",
     "os.replace",
 ]

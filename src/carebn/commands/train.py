@@ -9,9 +9,9 @@ from carebn.measure.observers import observers_for
 from carebn.norm import NORMS
 from carebn.training import InterruptedRun, TrainConfig
 from carebn.training.defaults import ALGORITHMS, FROM_TABLE, GENERAL, table_of
-from carebn.training.identity import resumed as as_stored
+from carebn.training.identity import with_stored_options
 from carebn.training.whole_run import carry_out
-from carebn.training.worlds import ask, modules_of
+from carebn.training.worlds import modules_of, require_trust
 
 Config = TrainConfig
 
@@ -73,8 +73,8 @@ DEFAULTS = {name: _by_algorithm(name) for name in FROM_TABLE} | {
 
 def resumed(config: TrainConfig, words: list[str]) -> TrainConfig:
     """With what a run that is there already says itself; modules that only its file names need the user's word."""
-    found = as_stored(config, words)
-    ask(found, config.trust or modules_of(config))
+    found = with_stored_options(config, words)
+    require_trust(found, config.trust or modules_of(config))
     return found
 
 

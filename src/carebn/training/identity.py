@@ -19,7 +19,7 @@ MAY_DIFFER = ("total_timesteps", "threads")
 HOW = ("threads", "device", "track", "quiet", "trust")  # options that do not say what to train
 
 
-def stored(directory: Path) -> TrainConfig | None:
+def stored_config(directory: Path) -> TrainConfig | None:
     """The configuration of the run that the directory holds; None: there is none. Something else there is refused."""
     path = directory / "config.json"
     if path.exists():
@@ -70,10 +70,10 @@ def check_steps(directory: Path, step: int | None, config: TrainConfig) -> None:
         )
 
 
-def resumed(config: TrainConfig, words: Iterable[str]) -> TrainConfig:
+def with_stored_options(config: TrainConfig, words: Iterable[str]) -> TrainConfig:
     """The configuration that a command line asks for: of a run that is there already, what it does not name is as
     there."""
-    theirs = None if config.run_dir is None else stored(config.run_dir)
+    theirs = None if config.run_dir is None else stored_config(config.run_dir)
     if theirs is None:
         if config.run_dir is not None and not set(_named(words)) - {"run_dir", *HOW}:
             raise ValueError(

@@ -15,7 +15,7 @@ from carebn.training.config import TrainConfig
 from carebn.training.environment import spaces_of, with_step_named
 from carebn.training.evaluating import Evaluating
 from carebn.training.evaluation import Evaluation, cut_short
-from carebn.training.extension import is_regular
+from carebn.training.extension import is_on_schedule
 from carebn.training.flat import own_spaces
 from carebn.training.identity import default_directory
 from carebn.training.lock import lock
@@ -226,7 +226,7 @@ class Run:
         self._tell("training_end")
 
     def _is_evaluated_here(self) -> bool:
-        return self.step == self.config.total_timesteps or is_regular(self.step, self.config)
+        return self.step == self.config.total_timesteps or is_on_schedule(self.step, self.config)
 
     def _save_and_tell(self) -> None:
         self.save()
@@ -249,7 +249,7 @@ class Run:
         if self._stopped and not stopped_before:
             return
         display.evaluating()
-        if not is_regular(self.step, self.config):
+        if not is_on_schedule(self.step, self.config):
             with self._saving():
                 self._before_the_end = self._snapshot()
         result = self.evaluating.evaluate_unless_stopped()

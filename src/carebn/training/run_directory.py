@@ -16,8 +16,8 @@ from carebn.training.best import write_best
 from carebn.training.checkpoint import CheckpointStore, Loaded, Snapshot
 from carebn.training.config import TrainConfig
 from carebn.training.conversion import remove_own_conversion
-from carebn.training.extension import checker
-from carebn.training.identity import check_same, check_steps, stored
+from carebn.training.extension import resumable_check
+from carebn.training.identity import check_same, check_steps, stored_config
 from carebn.training.observers import Observer, ObserverLog
 from carebn.training.policy_file import write_policy
 from carebn.training.record import LineFile, Row, read_rows, with_checksum, write_tensorboard
@@ -46,7 +46,7 @@ class RunDirectory:
 
     def check(self) -> None:
         """Refuse a directory that holds anything else than this run."""
-        theirs = stored(self.path)
+        theirs = stored_config(self.path)
         if theirs is not None:
             check_same(self.path, theirs, self.config)
             check_steps(self.path, self.store.newest(), self.config)
@@ -61,7 +61,7 @@ class RunDirectory:
         check_logs(self.path, self.config)
         write_identity(self.path, replace(self.config, threads=self._threads_begun_with))
         write_spaces(self.path, observations, actions)
-        check = checker(self.path / "metrics.jsonl", self.config)
+        check = resumable_check(self.path / "metrics.jsonl", self.config)
         loaded = self.store.load_latest(self._warn, self.config.total_timesteps, check)
         changes = compare_versions(self.path, self.config, loaded is not None)
         if loaded is not None:
