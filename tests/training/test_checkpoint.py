@@ -125,7 +125,7 @@ def test_a_checkpoint_of_another_format_is_refused_and_stays(finished: Path, ste
         resumed(finished)
     assert str(error.value) == (
         f"{finished}/checkpoint/{step:09d}/manifest.json has the checkpoint format 2, and this version of carebn reads "
-        f"format 1: use the version of carebn that wrote it (versions.json in the run directory names it)"
+        f"format 1: install a newer one, or the one that wrote it"
     )
     assert contents(finished) == before  # it is not taken for damage, which would be cleaned up
 

@@ -320,8 +320,8 @@ def _check_format(manifest: dict[str, Any], path: Path) -> None:
     number = manifest.get("format", FORMAT)
     if number != FORMAT:
         raise OtherFormat(
-            f"{path} has the checkpoint format {number!r}, and this version of carebn reads format {FORMAT}: use the "
-            f"version of carebn that wrote it (versions.json in the run directory names it)"
+            f"{path} has the checkpoint format {number!r}, and this version of carebn reads format {FORMAT}: "
+            f"install a newer one, or the one that wrote it"
         )
 
 

@@ -51,8 +51,8 @@ class InterruptedRun(Exception):  # noqa: N818  # not an error: somebody wanted 
 class Run:
     """One run directory. ``Run(config).train()`` starts it, resumes it, or finds it complete.
 
-    Who wants to schedule a run himself uses its verbs: ``open``, then ``make_step``, ``evaluate`` and ``save`` as often
-    as he likes, and ``close``. They take no lock and tell no callback.
+    For another schedule it has verbs: ``open``, then ``make_step``, ``evaluate`` and ``save`` as often as wanted, and
+    ``close``. They take no lock and tell no callback.
     """
 
     def __init__(
