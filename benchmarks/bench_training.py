@@ -84,11 +84,9 @@ def our_run(env_id: str, method: str, threads: int, directory: Path) -> Any:
         quiet=True,
     )
     run = Run(config)
-    run._check_directory()
-    run.directory.mkdir(parents=True, exist_ok=True)
-    run._open()
+    run.open()
     for _ in range(1010):
-        run._one_step()
+        run.make_step()
     return run
 
 
@@ -133,8 +131,8 @@ def measure(threads: int, rounds: int) -> dict[str, Any]:
             contestants: dict[str, Callable[[], None]] = {
                 "floor spiking": floor_step(spiking.spaces.obs_dim, len(spiking.spaces.low), True),
                 "floor ann": floor_step(spiking.spaces.obs_dim, len(spiking.spaces.low), False),
-                "carebn spiking": spiking._one_step,
-                "carebn ann": ann._one_step,
+                "carebn spiking": spiking.make_step,
+                "carebn ann": ann.make_step,
             }
             try:
                 models = {
@@ -195,7 +193,7 @@ def together(seconds: float) -> dict[str, float]:
             while time.perf_counter() < until:
                 began = time.perf_counter()
                 for _ in range(SLICE):
-                    run._one_step()
+                    run.make_step()
                 best = min(best, (time.perf_counter() - began) / SLICE)
             print(best, flush=True)
         run.close()
@@ -213,17 +211,15 @@ def overhead(steps: int) -> dict[str, float]:
         run = Run(
             TrainConfig(env_id="Ant-v4", threads=1, learning_starts=5000, run_dir=Path(scratch) / "r", quiet=True)
         )
-        run._check_directory()
-        run.directory.mkdir(parents=True, exist_ok=True)
-        run._open()
+        run.open()
         for _ in range(5000):
-            run._one_step()
+            run.make_step()
         began = time.perf_counter()
         for _ in range(steps):
-            run._one_step()
+            run.make_step()
         per_step = (time.perf_counter() - began) / steps
-        run._evaluate()
-        run._checkpoint()
+        run.evaluate()
+        run.save()
         spent = dict(run.spent)
         run.close()
     interval = 5000 * per_step

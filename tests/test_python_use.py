@@ -120,7 +120,7 @@ def test_options_that_are_lists(tmp_path: Path) -> None:
         ({"algo": "dqn"}, ValueError, "has continuous actions"),
         ({"total_timesteps": 0}, ValueError, "at least 1"),
         ({"env_kwargs": {"gravity": 1}}, ValueError, "cannot make environment"),
-        ({"callback": 3}, ValueError, "on_step, on_evaluation, on_checkpoint"),
+        ({"callback": 3}, ValueError, "on_before_evaluation, on_evaluation, on_checkpoint"),
     ],
 )
 def test_mistakes_are_exceptions_of_one_sentence(tmp_path: Path, options: Any, kind: Any, said: str) -> None:

@@ -13,17 +13,17 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from carebn.api import AnyEnv, RunResult, carry_out, configured, read_result
+from carebn.api import AnyEnv, RunResult, configured, read_result, train_and_read
 from carebn.training.callbacks import Callback
 from carebn.training.checkpoint import CheckpointStore
 from carebn.training.config import TrainConfig
 from carebn.training.environment import Env
 from carebn.training.evaluation import Evaluation
 from carebn.training.files import flush_directory
-from carebn.training.identity import check_same, default_directory, stored
+from carebn.training.identity import check_same, default_directory, stored_config
 from carebn.training.lock import LOCK_FILE, lock
 from carebn.training.policy import Policy, read_config
-from carebn.training.worlds import MakeEnv, Trust, ask, by_id, given_env
+from carebn.training.worlds import MakeEnv, Trust, given_env, id_and_arguments, require_trust
 
 
 class Agent:
@@ -60,13 +60,13 @@ class Agent:
             config = self._config
         assert self._directory is not None
         config = replace(config, total_timesteps=target, run_dir=self._directory)
-        there = stored(self._directory)
+        there = stored_config(self._directory)
         newest = CheckpointStore(self._directory, config.checkpoint_interval).newest()
         if there is not None and newest is not None and newest > target:  # by an earlier process
             check_same(self._directory, there, config.checked())
             self._result = read_result(self._directory, there, newest, self._make)
         else:
-            self._result = carry_out(config, self._make, callback)
+            self._result = train_and_read(config, self._make, callback)
         self._config, self._policy = replace(self._result.config, quiet=config.quiet), None
         self._learnt = min(target, self._result.step)
         return self
@@ -105,7 +105,7 @@ class Agent:
         source, target = self.result.path, Path(directory)
         if target.resolve() == source.resolve():
             return target
-        there = stored(target)  # what is no run is refused
+        there = stored_config(target)  # what is no run is refused
         if there is not None:
             check_same(target, there, self.result.config)
         hidden = target.with_name(f".{target.name}.part")
@@ -136,9 +136,9 @@ class Agent:
         agent = cls.__new__(cls)
         agent._env, agent._directory, agent._options = config.env_id, path, {}
         agent._config, agent._learnt, agent._policy = config, newest, None
-        agent._make = None if env is None or (isinstance(env, gym.Env) and by_id(env)) else given_env(env)
+        agent._make = None if env is None or (isinstance(env, gym.Env) and id_and_arguments(env)) else given_env(env)
         if agent._make is None and trust is not True:
-            ask(config, trust)
+            require_trust(config, trust)
         agent._result = read_result(path, config, newest, agent._make)
         return agent
 

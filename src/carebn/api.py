@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from torch import nn
 
 from carebn.errors import unknown_name
-from carebn.training import InterruptedRun, Run, TrainConfig
+from carebn.measure.observers import observers_for
+from carebn.training import InterruptedRun, TrainConfig
 from carebn.training.callbacks import Callback
-from carebn.training.conversion import finish_conversion, own_directory
-from carebn.training.curve import plot_curve
+from carebn.training.conversion import own_directory
 from carebn.training.environment import Env
 from carebn.training.evaluation import Evaluation
 from carebn.training.policy import Policy, Which, load
 from carebn.training.record import read_rows
-from carebn.training.worlds import MakeEnv, by_id, given_env, name_of
+from carebn.training.whole_run import carry_out
+from carebn.training.worlds import MakeEnv, given_env, id_and_arguments, name_of
 
 AnyEnv = str | Env | MakeEnv  # an id, an environment, or a function that makes one
 
@@ -39,7 +40,8 @@ class RunResult:
 
     @property
     def complete(self) -> bool:
-        return self.step >= self.config.total_timesteps
+        """Trained and evaluated to the end."""
+        return len(self.steps) > 0 and bool(self.steps[-1] >= self.config.total_timesteps)
 
     @property
     def best_return(self) -> float | None:
@@ -80,7 +82,7 @@ def train(
     ``callback``: see ``carebn.training.callbacks``; returning False stops the run, which can be resumed.
     """
     config, make = configured(env, {"algo": algo, "method": method, **options}, run_dir)
-    return carry_out(config, make, callback)
+    return train_and_read(config, make, callback)
 
 
 def configured(env: AnyEnv, options: dict[str, Any], run_dir: Path | str | None) -> tuple[TrainConfig, MakeEnv | None]:
@@ -96,7 +98,7 @@ def configured(env: AnyEnv, options: dict[str, Any], run_dir: Path | str | None)
         for name in ("env_kwargs", "wrappers", "import_modules"):
             if options.get(name):
                 raise ValueError(f"{name} goes with the id of an environment, and env is an object")
-        found = by_id(env) if isinstance(env, gym.Env) else None
+        found = id_and_arguments(env) if isinstance(env, gym.Env) else None
         if found is not None:
             options = {**options, "env_id": found[0], "env_kwargs": found[1]}
         else:
@@ -119,21 +121,17 @@ def _as_option(hint: Any, value: Any) -> Any:
     return int(value) if whole and isinstance(value, float) and value.is_integer() else value
 
 
-def carry_out(config: TrainConfig, make: MakeEnv | None, callback: Callback | None) -> RunResult:
+def train_and_read(config: TrainConfig, make: MakeEnv | None, callback: Callback | None) -> RunResult:
     """Train until the end, or until the callback says that it is enough."""
     threads = torch.get_num_threads()
     try:
-        run = Run(config, make, callback)
-        run.train()
+        run = carry_out(config, observers_for(config), make, callback).run
     except InterruptedRun as stop:
         if stop.code == 130:  # Ctrl-C, or the button of a notebook
             raise KeyboardInterrupt(str(stop)) from None
         raise
     finally:
         torch.set_num_threads(threads)
-    plot_curve(run.directory, run.config.title())
-    if run.step >= run.config.total_timesteps:
-        finish_conversion(run.directory, run.make)
     return read_result(run.directory, run.config, run.step, make)
 
 

@@ -38,10 +38,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory):
                 total_timesteps=40, learning_starts=20, hidden=(16, 12), batch_size=8, eval_episodes=1,
                 recalibration_batches=2, run_dir=made[name], quiet=True, **RUNS[name],
             ))  # fmt: skip
-            run._open()
+            run.open()
             while run.step < 40:
-                run._one_step()
-            run._checkpoint()
+                run.make_step()
+            run.save()
             run.close()
         return made[name]
 

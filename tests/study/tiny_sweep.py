@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from carebn.measure.observers import observers_for
 from carebn.training import Run, TrainConfig
 
 METHODS = ("bn", "care-bn")
@@ -21,4 +22,4 @@ def train_tiny_sweep(directory: Path) -> None:
                     measure=("wasserstein",) if env_id == ENVS[0] else (),
                     run_dir=directory / f"{env_id}__{method}__s{seed}",
                 )  # fmt: skip
-                Run(config).train()
+                Run(config, observers=observers_for(config)).train()

@@ -5,10 +5,11 @@ import pickle
 from pathlib import Path
 
 import pytest
+from test_resume import contents
 
 from carebn.checksums import Mismatch
 from carebn.training import Run, TrainConfig
-from carebn.training.checkpoint import Damaged
+from carebn.training.checkpoint import Damaged, OtherFormat, unfinished
 
 
 def config(directory: Path, steps: int = 60) -> TrainConfig:
@@ -109,6 +110,31 @@ def test_a_manifest_cannot_point_outside(finished: Path) -> None:
     path.write_text(path.read_text().replace("agent.safetensors", "../../policy.safetensors"))
     run = resumed(finished)
     assert "names files elsewhere" in run.warnings[0]
+
+
+def with_format(directory: Path, step: int, number: object) -> None:
+    path = directory / "checkpoint" / f"{step:09d}" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": number}))
+
+
+@pytest.mark.parametrize("step", [40, 60])
+def test_a_checkpoint_of_another_format_is_refused_and_stays(finished: Path, step: int) -> None:
+    with_format(finished, step, 2)
+    before = contents(finished)
+    with pytest.raises(OtherFormat) as error:
+        resumed(finished)
+    assert str(error.value) == (
+        f"{finished}/checkpoint/{step:09d}/manifest.json has the checkpoint format 2, and this version of carebn reads "
+        f"format 1: install a newer one, or the one that wrote it"
+    )
+    assert contents(finished) == before  # it is not taken for damage, which would be cleaned up
+
+
+def test_a_manifest_without_a_number_is_of_the_first_format(finished: Path) -> None:
+    assert "format" not in json.loads((newest(finished) / "manifest.json").read_text())
+    with_format(finished, 60, 1)
+    assert not resumed(finished).warnings
+    assert unfinished(finished, config(finished).checked()) is None
 
 
 def test_another_version_voids_exactness_but_not_the_run(finished: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from test_command_line import assert_one_sentence, carebn  # noqa: F401  # a fixture
-from test_extension import config, contents, make_older
+from test_extension import config, contents, make_older, measured
 
 from carebn import load
 from carebn.checksums import Mismatch, read_sealed, sealed
@@ -21,7 +21,7 @@ from carebn.training.checkpoint import Damaged
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("checksums") / "run"
-    Run(config("measured", directory, 60)).train()
+    measured(config("measured", directory, 60)).train()
     return directory
 
 
@@ -82,20 +82,20 @@ def test_metrics_that_were_changed_are_repeated_or_refused(finished: Path) -> No
     text = (finished / "metrics.jsonl").read_text()
     lines = text.splitlines(keepends=True)
     (finished / "metrics.jsonl").write_text("".join(lines[:-1]) + lines[-1].replace("eval/", "evil/"))
-    run = Run(config("measured", finished, 60))
+    run = measured(config("measured", finished, 60))
     run.train()
     assert "metrics.jsonl does not match its checksum; falling back to the one before" in run.warnings[0]
     assert contents(finished) == before
     (finished / "metrics.jsonl").write_text("x" + text)
     with pytest.raises(Damaged, match=r"no checkpoint of this run is whole \(.*metrics\.jsonl does not match"):
-        Run(config("measured", finished, 60)).train()
+        measured(config("measured", finished, 60)).train()
 
 
 @pytest.mark.parametrize("name", ["config.json", "versions.json", "measure-wasserstein.jsonl"])
 def test_a_run_does_not_go_on_with_what_was_changed(finished: Path, name: str) -> None:
     change_a_digit(finished / name, '"log_interval"' if name == "config.json" else ": ")
     with pytest.raises(Mismatch, match=f"{name} does not match its checksum"):
-        Run(config("measured", finished, 60, log_interval=8 if name == "config.json" else 7)).train()
+        measured(config("measured", finished, 60, log_interval=8 if name == "config.json" else 7)).train()
 
 
 def test_a_policy_is_not_opened_with_another_configuration(finished: Path, carebn: Any) -> None:  # noqa: F811
@@ -111,7 +111,7 @@ def test_a_run_of_an_earlier_version_opens(finished: Path, carebn: Any) -> None:
     make_older(finished)
     assert read_run(finished, measures=True) == expected
     assert carebn("evaluate", str(finished), "--episodes", "1").code == 0
-    assert not Run(config("measured", finished, 60)).train()
+    assert not measured(config("measured", finished, 60)).train()
     assert (finished / "checksums.json").exists()  # from now on
 
 
@@ -126,11 +126,11 @@ def test_a_damaged_older_checkpoint_is_noticed_at_once(finished: Path, carebn: A
 
 def test_and_while_training(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     class Damaging(Run):
-        def _one_step(self) -> None:
+        def make_step(self) -> None:
             if self.step == 20:
                 path = self.directory / "checkpoint" / "000000015" / "agent.safetensors"
                 path.write_bytes(path.read_bytes()[:-1] + b"x")
-            super()._one_step()
+            super().make_step()
 
     Damaging(config("td3", tmp_path, 35)).train()
     assert capfd.readouterr().err.count("the checkpoint at step 15, kept in case the newest is lost, is damaged") == 1

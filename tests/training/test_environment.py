@@ -110,7 +110,7 @@ def trained(directory: Path, env_id: str, **options: Any) -> Run:
 )
 def test_the_promised_families_work(tmp_path: Path, env_id: str, algo: Any) -> None:
     run = Run(config(tmp_path, env_id, algo=algo, eval_interval=30))
-    run.eval_envs = [gym.wrappers.TimeLimit(run.eval_envs[0], 20)]  # a whole game of Pong takes a thousand steps
+    run.eval_envs[0] = gym.wrappers.TimeLimit(run.eval_envs[0], 20)  # a whole game of Pong takes a thousand steps
     assert run.train()
     assert run.replay.added == 30
     assert (tmp_path / "policy.safetensors").exists()
@@ -189,9 +189,9 @@ def test_truncation_bootstraps_and_termination_does_not(tmp_path: Path, scripted
         list(run.agent.critic_target.parameters())[-1].data.fill_(100)  # type: ignore[attr-defined]
         for parameter in run.agent.critic.parameters():  # type: ignore[attr-defined]
             parameter.data.zero_()
-        run._open()
+        run.open()
         for _ in range(12):
-            run._one_step()
+            run.make_step()
         seen[terminates] = float(run.agent.update(run.replay, np.random.default_rng(0))["losses/qf_loss"])
         run.close()
     assert seen[True] == pytest.approx(1.0)  # (0 − 1)²
@@ -201,7 +201,7 @@ def test_truncation_bootstraps_and_termination_does_not(tmp_path: Path, scripted
 def test_an_episode_of_one_step(tmp_path: Path, scripted: str) -> None:
     with_options(scripted, ends_at=1)
     run = trained(tmp_path, scripted, eval_interval=10)
-    assert run.episode == 30
+    assert run.state.episode == 30
     assert run.replay.rows(0, 30)["terminated"].all()
 
 
@@ -219,13 +219,13 @@ def test_a_run_with_a_small_buffer_and_a_long_episode_resumes(tmp_path: Path, sc
     options: dict[str, Any] = {"buffer_size": 8}
     trained(tmp_path / "undisturbed", scripted, **options)
     run = Run(config(tmp_path / "stopped", scripted, **options))
-    step = run._one_step
+    step = run.make_step
 
     def stop_at_20() -> None:
         step()
         run.stop_asked = run.step == 20
 
-    run._one_step = stop_at_20  # type: ignore[method-assign]
+    run.make_step = stop_at_20  # type: ignore[method-assign]
     with pytest.raises(Exception, match="stopped at step 20"):
         run.train()
     trained(tmp_path / "stopped", scripted, **options)
@@ -284,7 +284,7 @@ def test_own_environments_come_by_import(tmp_path: Path, monkeypatch: pytest.Mon
     )
     monkeypatch.syspath_prepend(tmp_path)
     run = trained(tmp_path / "run", "OwnPendulum-v0", import_modules=("own_world",), eval_interval=30)
-    assert run.episode == 3
+    assert run.state.episode == 3
     assert load(tmp_path / "run").config.import_modules == ("own_world",)
     del gym.registry["OwnPendulum-v0"], sys.modules["own_world"]
 
@@ -375,9 +375,9 @@ def test_large_but_finite_numbers_are_no_mistake(tmp_path: Path, scripted: str) 
     """Their sum overflows float32, they themselves do not."""
     with_options(scripted, bad=3e38, bad_reward_at=5)
     run = Run(config(tmp_path, scripted, total_timesteps=12, learning_starts=11))
-    run._open()
+    run.open()
     for _ in range(10):
-        run._one_step()
+        run.make_step()
     run.close()
 
 

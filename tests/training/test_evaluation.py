@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from carebn.training import Run, TrainConfig
-from carebn.training.evaluation import Evaluation, cut_short, evaluate, longest
+from carebn.training.evaluation import Evaluation, cut_short, episode_limit, evaluate
 from carebn.training.record import read_rows
 
 
@@ -93,11 +93,11 @@ def test_an_episode_without_an_end_is_cut() -> None:
 
 
 def test_how_long_an_episode_may_last() -> None:
-    """As asked; else as the environment itself says; else as long as the longest Atari game."""
-    assert longest(gym.make("Pendulum-v1"), None) == 200
-    assert longest(gym.make("Pendulum-v1"), 7) == 7
-    assert longest(Endless(), None) == 108_000
-    assert longest(Endless(), 7) == 7
+    """As asked; else as the environment itself says; else as long as the episode_limit Atari game."""
+    assert episode_limit(gym.make("Pendulum-v1"), None) == 200
+    assert episode_limit(gym.make("Pendulum-v1"), 7) == 7
+    assert episode_limit(Endless(), None) == 108_000
+    assert episode_limit(Endless(), 7) == 7
 
 
 def test_seeds_and_environments_must_match() -> None:
@@ -107,10 +107,10 @@ def test_seeds_and_environments_must_match() -> None:
 
 def test_seeds_are_distinct_fixed_and_of_the_run(tmp_path: Path) -> None:
     first, again, other = (Run(config(tmp_path, seed=seed, eval_episodes=10)) for seed in (0, 0, 1))
-    assert len(set(first.eval_seeds)) == 10
-    assert first.eval_seeds == again.eval_seeds
-    assert not set(first.eval_seeds) & set(other.eval_seeds)
-    starts = {tuple(env.reset(seed=s)[0]) for env, s in zip(first.eval_envs, first.eval_seeds, strict=True)}
+    assert len(set(first.evaluating.seeds)) == 10
+    assert first.evaluating.seeds == again.evaluating.seeds
+    assert not set(first.evaluating.seeds) & set(other.evaluating.seeds)
+    starts = {tuple(env.reset(seed=s)[0]) for env, s in zip(first.eval_envs, first.evaluating.seeds, strict=True)}
     assert len(starts) == 10
     assert all(env is not first.env and env.unwrapped is not first.env.unwrapped for env in first.eval_envs)
 
@@ -123,24 +123,24 @@ def test_seeds_are_distinct_fixed_and_of_the_run(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_an_evaluation_repeats_itself_and_changes_nothing(tmp_path: Path, method: str, algo: Any, env_id: str) -> None:
     run = Run(config(tmp_path, method=method, algo=algo, env_id=env_id))
-    run._open()
+    run.open()
     for _ in range(30):
-        run._one_step()
-    run.agent.recalibrate(run.replay, run.streams["recalibrate"])
+        run.make_step()
+    run.agent.recalibrate(run.replay, run.state.streams["recalibrate"])
     agent = {name: tensor.clone() for name, tensor in run.agent.state_dict().items()}
-    streams, obs, episode = run.streams.state(), run.obs.copy(), run.episode
+    streams, obs, episode = run.state.streams.state(), run.stepping.obs.copy(), run.state.episode
     state = run.env.unwrapped.data.qpos.copy() if algo != "dqn" else run.env.unwrapped.state
     results = [
-        evaluate(lambda o: run.agent.act(o.astype(np.float32), None), run.eval_envs, run.eval_seeds, env_id)
+        evaluate(lambda o: run.agent.act(o.astype(np.float32), None), run.eval_envs, run.evaluating.seeds, env_id)
         for _ in range(2)
     ]
     assert results[0] == results[1]
     after = run.agent.state_dict()
     assert all(after[name].equal(agent[name]) for name in agent)
     assert all(module.training for module in run.agent.policy.modules() if hasattr(module, "running_mean"))
-    assert run.streams.state() == streams
-    assert run.episode == episode
-    np.testing.assert_array_equal(run.obs, obs)
+    assert run.state.streams.state() == streams
+    assert run.state.episode == episode
+    np.testing.assert_array_equal(run.stepping.obs, obs)
     np.testing.assert_array_equal(run.env.unwrapped.data.qpos if algo != "dqn" else run.env.unwrapped.state, state)
     run.close()
 

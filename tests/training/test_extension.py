@@ -14,6 +14,7 @@ from test_command_line import assert_one_sentence, carebn  # noqa: F401  # a fix
 from test_resume import contents
 
 from carebn.commands.train import run as train
+from carebn.measure.observers import observers_for
 from carebn.training import InterruptedRun, Run, TrainConfig
 
 pytestmark = pytest.mark.slow
@@ -50,6 +51,11 @@ def config(kind: str, directory: Path, steps: int, **options: Any) -> TrainConfi
     return TrainConfig(**SMALL | RUNS[kind] | {"run_dir": directory, "total_timesteps": steps} | options)
 
 
+def measured(config: TrainConfig, kind: type[Run] = Run) -> Run:
+    """With whatever the configuration asks to measure."""
+    return kind(config, observers=observers_for(config))
+
+
 def assert_same(one: Path, other: Path) -> None:
     a, b = contents(one), contents(other)
     assert a.keys() == b.keys()
@@ -62,13 +68,13 @@ class Crash(Exception):  # noqa: N818  # as sudden as SIGKILL: nothing is saved
 
 def killed(config: TrainConfig, at: int) -> None:
     class Killed(Run):
-        def _one_step(self) -> None:
+        def make_step(self) -> None:
             if self.step == at:
                 raise Crash
-            super()._one_step()
+            super().make_step()
 
     with pytest.raises(Crash):
-        Killed(config).train()
+        measured(config, Killed).train()
 
 
 # Ends on the grid of evaluations and checkpoints, on one of them, on neither, and before the first of both.
@@ -83,23 +89,26 @@ def test_more_steps(first: int, tmp_path: Path) -> None:
 def interrupted(config: TrainConfig) -> None:
     """By a signal in the middle of its last evaluation."""
 
-    class Interrupted(Run):
-        def _greedy(self, obs: Any) -> Any:
-            if self.step == config.total_timesteps:
-                self.signals.asked = signal.SIGINT
-            return super()._greedy(obs)
+    run = measured(config)
+    act = run.evaluating.act
 
+    def interrupted_at_the_end(obs: Any) -> Any:
+        if run.step == config.total_timesteps:
+            run.stop_asked = signal.SIGINT
+        return act(obs)
+
+    run.evaluating.act = interrupted_at_the_end  # type: ignore[method-assign]
     with pytest.raises(InterruptedRun):
-        Interrupted(config).train()
+        run.train()
 
 
 # The last evaluation is one that a longer run makes too, or not; with a checkpoint of its own there, or not.
 @pytest.mark.parametrize("first", [60, 40, 75, 50])
 @pytest.mark.parametrize("kind", ["td3", "measured"])
 def test_more_steps_after_an_interrupted_last_evaluation(kind: str, first: int, tmp_path: Path) -> None:
-    Run(config(kind, tmp_path / "whole", 90)).train()
+    measured(config(kind, tmp_path / "whole", 90)).train()
     interrupted(config(kind, tmp_path / "grown", first))
-    Run(config(kind, tmp_path / "grown", 90)).train()
+    measured(config(kind, tmp_path / "grown", 90)).train()
     assert_same(tmp_path / "whole", tmp_path / "grown")
 
 

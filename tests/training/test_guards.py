@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from carebn.training import InterruptedRun, Run, TrainConfig
+from carebn.training.checkpoint import unfinished
 from carebn.training.converted_run import replay_observations
 from carebn.training.policy import load
-from carebn.training.progress_of import unfinished
 
 pytestmark = pytest.mark.slow
 
@@ -53,14 +53,14 @@ def checkpoints(directory: Path) -> list[int]:
 
 def after_step(run: Run, step: int, do: Any) -> None:
     """Calls ``do`` when step number ``step`` is done."""
-    one_step = run._one_step
+    one_step = run.make_step
 
     def wrapped() -> None:
         one_step()
         if run.step == step:
             do()
 
-    run._one_step = wrapped  # type: ignore[method-assign]
+    run.make_step = wrapped  # type: ignore[method-assign]
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ WRITERS = [
     "carebn.training.checkpoint.write_file",
     "carebn.training.checkpoint.write_atomically",
     "carebn.training.policy_file.write_atomically",
-    "carebn.training.loop.write_tensorboard",
+    "carebn.training.run_directory.write_tensorboard",
     "os.fsync",
     "os.replace",
 ]
@@ -159,7 +159,7 @@ def test_a_full_disk_between_checkpoints_is_a_clear_error(
     def fail(row: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    after_step(run, 45, lambda: setattr(run.metrics, "write", fail))
+    after_step(run, 45, lambda: setattr(run.files.metrics, "write", fail))
     with pytest.raises(OSError, match="No space left on device"):
         run.train()
     Run(config(tmp_path)).train()

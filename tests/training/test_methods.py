@@ -125,10 +125,10 @@ def test_vanilla_is_what_the_paper_calls_by_other_names(tmp_path: Path, method: 
 def test_every_normaliser_on_ram(tmp_path: Path, method: str, raw: bool) -> None:
     """Spiking Q-networks with each normaliser and without, ordinary ones too, on bytes scaled or raw."""
     run = Run(small(tmp_path, algo="dqn", env_id="ALE/Pong-v5", method=method, raw_bytes=raw, eval_episodes=1))
-    run._open()
+    run.open()
     while run.step < 50:  # by hand: the evaluation at the end would play whole games
-        run._one_step()
-    run._checkpoint()
+        run.make_step()
+    run.save()
     run.close()
     obs = np.random.default_rng(0).integers(0, 256, (6, 128), dtype=np.uint8)
     np.testing.assert_array_equal(load(tmp_path).predict(obs)[0], run.agent.act(obs, None))

@@ -130,7 +130,7 @@ def test_it_plays_as_the_last_evaluation_did(tmp_path: Path) -> None:
     run = Run(config(tmp_path, env_id="InvertedPendulum-v4", eval_episodes=3))
     run.train()
     policy, returns = load(tmp_path), []
-    for seed in run.eval_seeds:
+    for seed in run.evaluating.seeds:
         env = gym.make("InvertedPendulum-v4")
         obs, _ = env.reset(seed=seed)
         total, over = 0.0, False
@@ -177,7 +177,7 @@ def test_observations_that_are_not_finite_are_refused(tmp_path: Path, method: st
 def test_what_is_no_byte_is_refused_where_bytes_are_expected(tmp_path: Path) -> None:
     """A cast to bytes would quietly turn it into some other observation."""
     run = Run(config(tmp_path, env_id="ALE/Pong-v5", algo="dqn", method="ann", total_timesteps=4, learning_starts=2))
-    run.eval_envs = [gym.wrappers.TimeLimit(run.eval_envs[0], 5)]
+    run.eval_envs[0] = gym.wrappers.TimeLimit(run.eval_envs[0], 5)
     run.train()
     policy = load(tmp_path)
     assert policy.predict(np.zeros(128, np.uint8))[0].shape == ()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from carebn.measure.observers import observers_for
 from carebn.training import InterruptedRun, Run, TrainConfig
 from carebn.training.policy import load
 from carebn.training.record import read_rows
@@ -34,6 +35,10 @@ def config(directory: Path) -> TrainConfig:
     return TrainConfig(**OPTIONS, run_dir=directory)
 
 
+def measured(config: TrainConfig) -> Run:
+    return Run(config, observers=observers_for(config))
+
+
 def contents(directory: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(directory)): path.read_bytes()
@@ -45,7 +50,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     directory = tmp_path_factory.mktemp("undisturbed")
-    Run(config(directory)).train()
+    measured(config(directory)).train()
     return contents(directory)
 
 
@@ -69,7 +74,7 @@ def interrupt() -> None:
 
 # Where in an evaluation: what is called there, and whose it is. Numbers count over the whole run.
 PLACES: dict[str, Callable[[Run], tuple[Any, str]]] = {
-    "measuring": lambda run: (run, "_distances"),
+    "measuring": lambda run: (run.files.observers[0], "_distances"),
     "re-calibration": lambda run: (run.replay, "sample_obs"),
     "the start of an episode": lambda run: (run.eval_envs[1].unwrapped, "reset"),
     "an episode": lambda run: (run.eval_envs[1].unwrapped, "step"),
@@ -79,14 +84,14 @@ PLACES: dict[str, Callable[[Run], tuple[Any, str]]] = {
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("number", [1, 2])
 def test_in_an_evaluation(tmp_path: Path, undisturbed: dict[str, bytes], place: str, number: int) -> None:
-    run = Run(config(tmp_path))
+    run = measured(config(tmp_path))
     at_call(*PLACES[place](run), number, interrupt)
     with pytest.raises(InterruptedRun, match=r"^stopped at step [24]0; the same command resumes it$"):
         run.train()
     assert load(tmp_path).predict([0.0] * 4)[0].shape == (1,)
     evaluated = [row["step"] for row in read_rows(tmp_path / "metrics.jsonl") if "returns" in row]
     assert run.step not in evaluated  # nothing of the evaluation that was given up
-    assert Run(config(tmp_path)).train()
+    assert measured(config(tmp_path)).train()
     assert contents(tmp_path) == undisturbed
 
 
@@ -99,7 +104,7 @@ def test_a_crash_after_an_interrupted_evaluation(
     tmp_path: Path, undisturbed: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, instant: int
 ) -> None:
     """The checkpoint that waits for its evaluation is replaced by the one after it: a crash at the flushes of that."""
-    run = Run(config(tmp_path))
+    run = measured(config(tmp_path))
     at_call(run.eval_envs[0].unwrapped, "step", 2, interrupt)
     with pytest.raises(InterruptedRun, match="stopped at step 20"):
         run.train()
@@ -118,15 +123,15 @@ def test_a_crash_after_an_interrupted_evaluation(
     with monkeypatch.context() as patch, suppress(Crash):
         patch.setattr(os, "fsync", crashing(os.fsync))
         patch.setattr(os, "replace", crashing(os.replace))
-        Run(config(tmp_path)).train()
-    Run(config(tmp_path)).train()
+        measured(config(tmp_path)).train()
+    measured(config(tmp_path)).train()
     assert contents(tmp_path) == undisturbed
 
 
 def test_an_environment_that_catches_everything_is_stopped_all_the_same(
     tmp_path: Path, undisturbed: dict[str, bytes]
 ) -> None:
-    run = Run(config(tmp_path))
+    run = measured(config(tmp_path))
     steps = 0
 
     def catch() -> None:
@@ -141,12 +146,12 @@ def test_an_environment_that_catches_everything_is_stopped_all_the_same(
     with pytest.raises(InterruptedRun):
         run.train()
     assert steps == 1
-    Run(config(tmp_path)).train()
+    measured(config(tmp_path)).train()
     assert contents(tmp_path) == undisturbed
 
 
 def test_it_is_acknowledged_at_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    run = Run(config(tmp_path))
+    run = measured(config(tmp_path))
     said = []
 
     def listen() -> None:

@@ -14,7 +14,7 @@ from carebn.measure.time_steps_curve import plot_time_steps_curve, print_time_st
 from carebn.training.converted_run import convert_run, directory_name, save_converted
 from carebn.training.evaluation import cut_short
 from carebn.training.policy import load, read_config
-from carebn.training.worlds import ask
+from carebn.training.worlds import require_trust
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def run(config: Config) -> int:
     for time_steps in config.sweep:
         replace(conversion, time_steps=time_steps).checked()  # before anything is written or played
     if config.sweep:
-        ask(read_config(config.run), config.word)  # before anything is written
+        require_trust(read_config(config.run), config.word)  # before anything is written
     policy, record = convert_run(config.run, conversion, config.word)
     out = config.out if config.out is not None else config.run / directory_name(record)
     save_converted(policy, record, out)

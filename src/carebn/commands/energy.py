@@ -22,12 +22,12 @@ from carebn.show.counter import Counter
 from carebn.show.outputs import writable_directory
 from carebn.show.terminal import print_table, terminal
 from carebn.training.best import POLICY as BEST
+from carebn.training.checkpoint import unfinished
 from carebn.training.evaluation import cut_short, play
 from carebn.training.files import as_json as json_bytes
 from carebn.training.files import sha256, write_atomically
 from carebn.training.policy import Which, load
 from carebn.training.policy_file import NAME as POLICY
-from carebn.training.progress_of import unfinished
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from carebn.deploy.returns import EPISODES
 from carebn.errors import unknown_name
 from carebn.limits import check_episodes, check_most
 from carebn.training.best import read_best
-from carebn.training.checkpoint import CheckpointStore
+from carebn.training.checkpoint import CheckpointStore, unfinished
 from carebn.training.policy import Which, load
-from carebn.training.progress_of import unfinished
 
 MOST_OBSERVATIONS = 1_000_000
 

@@ -14,10 +14,10 @@ from carebn.measure.spikes import decide
 from carebn.show.outputs import writable_file
 from carebn.show.raster import DPI, figure
 from carebn.show.screen import Controls
+from carebn.training.checkpoint import unfinished
 from carebn.training.environment import check_step, reset, spaces_of, step
 from carebn.training.files import write_atomically
 from carebn.training.policy import Which, load
-from carebn.training.progress_of import unfinished
 
 
 @dataclass(frozen=True)

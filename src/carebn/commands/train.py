@@ -5,13 +5,13 @@ from inspect import signature
 from typing import Any
 
 from carebn.checksums import read_sealed
+from carebn.measure.observers import observers_for
 from carebn.norm import NORMS
-from carebn.training import InterruptedRun, Run, TrainConfig
-from carebn.training.conversion import finish_conversion
-from carebn.training.curve import plot_curve
+from carebn.training import InterruptedRun, TrainConfig
 from carebn.training.defaults import ALGORITHMS, FROM_TABLE, GENERAL, table_of
-from carebn.training.identity import resumed as as_stored
-from carebn.training.worlds import ask, modules_of
+from carebn.training.identity import with_stored_options
+from carebn.training.whole_run import carry_out
+from carebn.training.worlds import modules_of, require_trust
 
 Config = TrainConfig
 
@@ -73,33 +73,30 @@ DEFAULTS = {name: _by_algorithm(name) for name in FROM_TABLE} | {
 
 def resumed(config: TrainConfig, words: list[str]) -> TrainConfig:
     """With what a run that is there already says itself; modules that only its file names need the user's word."""
-    found = as_stored(config, words)
-    ask(found, config.trust or modules_of(config))
+    found = with_stored_options(config, words)
+    require_trust(found, config.trust or modules_of(config))
     return found
 
 
 def run(config: TrainConfig) -> int:
-    run = Run(config)
     try:
-        worked = run.train()
+        done = carry_out(config, observers_for(config))
     except InterruptedRun as stop:
         print(stop, file=sys.stderr)
         return stop.code
-    picture = plot_curve(run.directory, run.config.title())
-    if not worked:
+    run, policy = done.run, done.run.directory
+    if done.was_complete:
         for text in run.warnings:
             print(f"warning: {text}", file=sys.stderr)
         print(f"this run is complete: {run.directory}")
     if run.best is not None:
-        kept = "" if run.best_policy is None else "; --which best takes its policy in place of the last"
+        kept = "" if run.state.best_policy is None else "; --which best takes its policy in place of the last"
         print(f"best mean return on the way: {run.best:.1f}{kept}")
-    policy = run.directory
-    converted = finish_conversion(run.directory, run.make)
-    if converted is not None:
-        score = read_sealed(converted / "evaluation.json")["mean_return"]
+    if done.converted is not None:
+        score = read_sealed(done.converted / "evaluation.json")["mean_return"]
         print(f"converted to a spiking policy: mean return {score:.1f}")
-        policy = converted
-    print(f"policy: {policy / 'policy.safetensors'}\nlearning curve: {picture}")
+        policy = done.converted
+    print(f"policy: {policy / 'policy.safetensors'}\nlearning curve: {done.curve}")
     needs = " ".join(("", "--import", *modules_of(run.config))) if modules_of(run.config) else ""
     print(f"next: carebn evaluate {policy}{needs}")
     return 0

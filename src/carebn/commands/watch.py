@@ -14,9 +14,9 @@ from carebn.show.film import Film, format_of
 from carebn.show.outputs import writable_file
 from carebn.show.screen import Controls, Screen
 from carebn.show.stage import Stage
+from carebn.training.checkpoint import unfinished
 from carebn.training.environment import check_step, reset, spaces_of, step
 from carebn.training.policy import Which, load
-from carebn.training.progress_of import unfinished
 
 SLOWEST, FASTEST = 0.001, 1000.0
 LONGEST = 86_400  # seconds of film

@@ -68,7 +68,7 @@ def _time_in_turns(configs: dict[str, TrainConfig], steps: int) -> dict[str, flo
             for method, run in runs.items():
                 began = time.perf_counter()
                 for _ in range(SLICE):
-                    run._one_step()
+                    run.make_step()
                 slices[method].append(time.perf_counter() - began)
         for run in runs.values():
             run.close()
@@ -78,10 +78,9 @@ def _time_in_turns(configs: dict[str, TrainConfig], steps: int) -> dict[str, flo
 def _warm_run(config: TrainConfig, directory: Path) -> Run:
     """A run past its random steps and its first, compiling, updates."""
     run = Run(replace(config, run_dir=directory))
-    directory.mkdir(parents=True)
-    run._open()
+    run.open()
     while run.step < WARM_UP + SLICE:
-        run._one_step()
+        run.make_step()
     return run
 
 

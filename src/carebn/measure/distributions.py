@@ -14,16 +14,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from carebn.algorithm import ReplayBuffer
 from carebn.limits import UPDATES, check_most, check_work
 from carebn.measure.activations import estimated, norm_inputs, normalisers
 from carebn.measure.wasserstein import gaussian_distance
 from carebn.training import seeds
-from carebn.training.build import make_agent
-from carebn.training.checkpoint import CheckpointStore, checked_state
 from carebn.training.config import TrainConfig
 from carebn.training.files import as_json, write_atomically
 from carebn.training.policy import read_config, spaces_of_run
+from carebn.training.run_state import RunState
 from carebn.training.worlds import Trust
 
 OBSERVATIONS = 2048
@@ -49,30 +47,21 @@ def snapshots(
     """``number`` snapshots with ``updates`` updates between two of them. ``layer`` counts from 1."""
     config = replace(read_config(run_dir), run_dir=run_dir).checked()
     spaces, _ = spaces_of_run(run_dir, config, trust)
-    agent = make_agent(config, spaces)
+    state = RunState(config, spaces)
+    agent, replay = state.agent, state.replay
     norms = normalisers(agent.policy)
     if not norms:
         raise ValueError(f"{run_dir} has no distributions to show: method {config.method} has no normaliser")
     if not 1 <= layer <= len(norms):
         raise ValueError(f"--layer must lie between 1 and {len(norms)} for {run_dir}, got {layer}")
-    loaded = CheckpointStore(run_dir, config.checkpoint_interval).load_latest(lambda warning: None)
-    if loaded is None:
-        raise ValueError(f"{run_dir} has no checkpoint to go on from")
-    loaded.snapshot.tensors.pop("episode_actions")
-    agent.load_state_dict(loaded.snapshot.tensors)
-    capacity = min(config.buffer_size, config.total_timesteps)
-    replay = ReplayBuffer(capacity, (spaces.obs_dim,), spaces.obs_dtype, spaces.action_shape)
-    for start, rows in loaded.segments:
-        replay.restore(start, rows)
-    streams = seeds.Streams(config.seed)
-    streams.restore(checked_state(loaded.snapshot.state, run_dir)["streams"])
+    state.restore_newest(run_dir, config)
     sample = replay.sample_obs(OBSERVATIONS, np.random.default_rng(seeds.number(config.seed, seeds.MEASUREMENT)))
     device = next(agent.policy.parameters()).device
     taken = []
     for i in range(number):
         if i:
             for _ in range(updates):
-                agent.update(replay, streams["update"])
+                agent.update(replay, state.streams["update"])
         inputs = norm_inputs(agent.policy, sample.to(device))[layer - 1]
         *_, (values, mean, var) = estimated(norms[layer - 1], inputs)  # of the last step, where steps have their own
         distance = gaussian_distance(values, mean, var)

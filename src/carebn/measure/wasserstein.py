@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from carebn.measure.activations import estimated, norm_inputs, normalisers
+from carebn.training.observers import Watched
+from carebn.training.record import Row
 
+OBSERVATIONS = 2048  # per measurement: bounds its cost to about a second
 FEATURES_AT_ONCE = 32  # bounds the memory of the 64-bit arithmetic, and keeps it in the cache
 
 
@@ -57,6 +60,26 @@ def layer_distances(network: nn.Module, obs: Tensor) -> list[float]:
         means = [gaussian_distance(*pair).mean() for pair in estimated(norm, inputs)]
         distances.append(float(torch.stack(means).mean()))
     return distances
+
+
+class WassersteinObserver:
+    """At every evaluation of a run the distance per layer, before and after re-calibration.
+
+    ``before`` is about the statistics that the agent explored with; ``after`` about those that it is evaluated with.
+    They are the same for a method that does not re-calibrate.
+    """
+
+    name = "wasserstein"
+
+    def before_recalibration(self, run: Watched) -> list[float]:
+        return self._distances(run)
+
+    def after_evaluation(self, run: Watched, before: list[float], recalibrated: bool) -> Row:
+        return {"before": before, "after": self._distances(run) if recalibrated else before}
+
+    def _distances(self, run: Watched) -> list[float]:
+        device = next(run.policy.parameters()).device
+        return layer_distances(run.policy, run.replay.sample_obs(OBSERVATIONS, run.random(), device))
 
 
 @lru_cache(maxsize=8)

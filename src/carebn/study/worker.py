@@ -122,14 +122,19 @@ def main() -> int:
     from dataclasses import replace
 
     from carebn import compiling
-    from carebn.commands.train import run
-    from carebn.training.config import TrainConfig
+    from carebn.measure.observers import observers_for
+    from carebn.training import InterruptedRun, TrainConfig
     from carebn.training.lock import BusyRun
+    from carebn.training.whole_run import carry_out
 
     compiling.listen(lambda: None)
     try:
         config = TrainConfig.from_json(order["config"])
-        return run(replace(config, run_dir=Path(order["run_dir"]), measure=tuple(order["measure"]), quiet=True))
+        config = replace(config, run_dir=Path(order["run_dir"]), measure=tuple(order["measure"]), quiet=True)
+        carry_out(config, observers_for(config))
+        return DONE
+    except InterruptedRun as stop:
+        return stop.code
     except BusyRun:
         return BUSY
     except MemoryError:

@@ -10,11 +10,15 @@ the end does not depend on how often a run was interrupted.
 
 A run that ends between two evaluations makes one more, which a longer run would not have made. What the run was before
 that is kept in its last checkpoint too, under the same names with ``before-``: from there the run can be extended.
+
+The format that is described here is the first, whose manifests have no number. One that this version could not read
+has its number in the manifest as ``format``, and is refused, not taken for damage.
 """
 
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -26,9 +30,12 @@ from torch import Tensor
 
 from carebn.algorithm.replay import Arrays, ReplayBuffer
 from carebn.reading import parse_object, read_file, read_object
+from carebn.training.config import TrainConfig
 from carebn.training.files import as_json, flush_directory, sha256, write_atomically, write_file
+from carebn.training.policy import read_conversion
 
 KEPT = 2
+FORMAT = 1  # of a manifest that does not say
 
 
 def _segment_name(start: int, stop: int) -> str:
@@ -37,6 +44,10 @@ def _segment_name(start: int, stop: int) -> str:
 
 class Damaged(ValueError):  # noqa: N818  # it is a finding first
     """A checkpoint that cannot be used; the message says why."""
+
+
+class OtherFormat(ValueError):  # noqa: N818  # nothing is wrong with it
+    """A checkpoint that another version has written, and this one cannot read."""
 
 
 class NotOnTheWay(Damaged):
@@ -182,10 +193,18 @@ class CheckpointStore:
         """The step of the newest checkpoint."""
         return max(self._steps(), default=None)
 
+    def evaluation_is_due(self, step: int) -> bool:
+        """Whether the run was stopped between this step and the re-calibration and evaluation that follow it."""
+        try:
+            return bool(read_object(self.directory / f"{step:09d}" / "state.json").get("evaluation_due"))
+        except (OSError, ValueError):
+            return False  # whoever needs the checkpoint itself will say what is wrong
+
     def _manifest(self, step: int) -> dict[str, Any]:
         path = self.directory / f"{step:09d}" / "manifest.json"
         try:
             manifest = read_object(path)
+            _check_format(manifest, path)
             if manifest["step"] != step or not isinstance(manifest["files"] | manifest["replay"], dict):
                 raise Damaged(f"{path} does not belong to it")
             if not all(Path(name).name == name for name in (*manifest["files"], *manifest["replay"])):
@@ -194,7 +213,8 @@ class CheckpointStore:
         except OSError as error:
             raise Damaged(f"{path} cannot be read ({error.strerror})") from error
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise error if isinstance(error, Damaged) else Damaged(f"{path} is not a manifest") from error
+            known = isinstance(error, Damaged | OtherFormat)
+            raise error if known else Damaged(f"{path} is not a manifest") from error
 
     def load_latest(self, warn: Warn, total: int | None = None, check: Check | None = None) -> Loaded | None:
         """The newest checkpoint that is whole; a damaged one is named and passed over. None: there was none at all.
@@ -202,6 +222,7 @@ class CheckpointStore:
         With ``total`` it is to be gone on from, up to that step; ``check`` may find more that is wrong with it.
         """
         wrong: list[str] = []
+        self._refuse_other_formats()
         for step in reversed(self._steps()):
             try:
                 loaded = self._load(step, total)
@@ -220,6 +241,12 @@ class CheckpointStore:
                 f"directory"
             )
         return None
+
+    def _refuse_other_formats(self) -> None:
+        """Also in an older checkpoint: what its files are for is not known, so nothing here could be cleaned up."""
+        for step in self._steps():
+            with suppress(Damaged):
+                self._manifest(step)
 
     def _load(self, step: int, total: int | None) -> Loaded:
         manifest = self._manifest(step)
@@ -270,6 +297,32 @@ def checked_state(state: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     if not isinstance(state.get("best", ""), int | float | None):
         raise Damaged(f"a checkpoint of {run_dir} does not hold the state of a run: 'best' is missing or wrong")
     return state
+
+
+def unfinished(run_dir: Path, config: TrainConfig) -> str | None:
+    """One sentence if the policy of this run is not that of a finished training; None if it is."""
+    if read_conversion(run_dir) is not None:
+        return None  # only finished runs are converted
+    store = CheckpointStore(run_dir, config.checkpoint_interval)
+    step, total = store.newest(), config.total_timesteps
+    if step is None:
+        return f"{run_dir} has no checkpoints, so how far its policy was trained is not known"
+    if step <= (config.learning_starts or 0):
+        return f"the policy of {run_dir} is untrained: at step {step:,} its random warm-up was not over"
+    if step < total:
+        return f"the training of {run_dir} is unfinished: step {step:,} of {total:,}"
+    if store.evaluation_is_due(step):
+        return f"the training of {run_dir} is unfinished: its last evaluation is due"
+    return None
+
+
+def _check_format(manifest: dict[str, Any], path: Path) -> None:
+    number = manifest.get("format", FORMAT)
+    if number != FORMAT:
+        raise OtherFormat(
+            f"{path} has the checkpoint format {number!r}, and this version of carebn reads format {FORMAT}: "
+            f"install a newer one, or the one that wrote it"
+        )
 
 
 def _verified(path: Path, digest: str) -> bytes:

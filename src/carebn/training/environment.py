@@ -4,7 +4,8 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -33,6 +34,11 @@ class Spaces:
     @property
     def action_shape(self) -> tuple[int, ...]:
         return () if self.low is None else self.low.shape
+
+    def as_stored(self, obs: NDArray[Any]) -> NDArray[Any]:
+        """A copy in the type that the replay holds."""
+        with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused as such
+            return np.array(obs, dtype=self.obs_dtype)
 
 
 def make_env(env_id: str, modules: Sequence[str] = (), **options: Any) -> Env:
@@ -100,6 +106,17 @@ class NonFiniteError(BadStepError):
 
 class EnvironmentFailedError(RuntimeError):
     """An environment raised; what it raised is the cause."""
+
+
+@contextmanager
+def with_step_named(where: str, step: int, kept: Callable[[], str]) -> Iterator[None]:
+    """What goes wrong inside is told with the step, and with what is left of the run, which ``kept`` says."""
+    try:
+        yield
+    except BadStepError as error:
+        raise type(error)(f"{error} {where} step {step:,}; {kept()}") from None
+    except EnvironmentFailedError as error:
+        raise EnvironmentFailedError(f"{error} {where} step {step:,}; {kept()}") from error.__cause__
 
 
 def reset(env: Env, env_id: str, seed: int) -> NDArray[Any]:

@@ -30,7 +30,7 @@ class Evaluation(NamedTuple):
         return float(np.std(self.returns))
 
 
-def longest(env: Env, asked: int | None) -> int:
+def episode_limit(env: Env, asked: int | None) -> int:
     """Steps after which an episode is cut: as asked, else what the environment itself allows, else ``MAX_STEPS``."""
     own = None if env.spec is None else env.spec.max_episode_steps
     return asked or own or MAX_STEPS
@@ -57,7 +57,7 @@ def play(
     decide: Decide, envs: Sequence[Env], env_seeds: Sequence[int], env_id: str, max_steps: int | None = None
 ) -> Evaluation:
     """The same by what may carry something from one decision of an episode to the next."""
-    most, cut = [longest(env, max_steps) for env in envs], 0
+    most, cut = [episode_limit(env, max_steps) for env in envs], 0
     observations = [reset(env, env_id, seed) for env, seed in zip(envs, env_seeds, strict=True)]
     for obs in observations:
         check_step(env_id, obs, 0.0)

@@ -23,12 +23,12 @@ def last_evaluation(metrics: bytes) -> int:
     return int(json.loads(metrics[start : metrics.index(b"\n", found)])["step"])
 
 
-def is_regular(step: int, config: TrainConfig) -> bool:
+def is_on_schedule(step: int, config: TrainConfig) -> bool:
     """Whether a run is evaluated after this step also if it goes on."""
     return step % config.eval_interval == 0
 
 
-def checker(metrics: Path, config: TrainConfig) -> Check:
+def resumable_check(metrics: Path, config: TrainConfig) -> Check:
     """Whether a checkpoint vouches for the metrics as they are, and whether the run passes through it."""
     data = metrics.read_bytes() if metrics.exists() else b""
 
@@ -48,7 +48,7 @@ def checker(metrics: Path, config: TrainConfig) -> Check:
             raise Damaged(f"{metrics} cannot be read") from error
         if step == config.total_timesteps and not evaluated and not state.get("evaluation_due"):
             raise NotOnTheWay("the run ends there now, and was not evaluated")
-        if step < config.total_timesteps and evaluated and not is_regular(step, config):
+        if step < config.total_timesteps and evaluated and not is_on_schedule(step, config):
             raise NotOnTheWay("it is the end of a shorter run, with an evaluation that this one does not make")
 
     return check

@@ -55,7 +55,7 @@ def flat_space(space: Space[Any], env_id: str) -> Box:
     return flat
 
 
-def fitted(env: Env, env_id: str) -> Env:
+def with_flat_spaces(env: Env, env_id: str) -> Env:
     """The environment with flat observations and actions from zero; one that has both already is left as it is."""
     flat_space(env.observation_space, env_id)
     if not is_flat(env.observation_space):
@@ -66,7 +66,7 @@ def fitted(env: Env, env_id: str) -> Env:
 
 
 def own_spaces(env: Env) -> tuple[Space[Any], Space[Any]]:
-    """Observations and actions as they are without ``fitted``."""
+    """Observations and actions as they are without ``with_flat_spaces``."""
     actions = env.action_space
     if isinstance(env, FromZero):
         env = env.env

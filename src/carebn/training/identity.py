@@ -13,13 +13,13 @@ from carebn.checksums import Vouched, read_json
 from carebn.training.config import TrainConfig
 from carebn.training.defaults import flag
 from carebn.training.lock import LOCK_FILE
+from carebn.training.observers import file_name
 
 MAY_DIFFER = ("total_timesteps", "threads")
 HOW = ("threads", "device", "track", "quiet", "trust")  # options that do not say what to train
-WASSERSTEIN = "measure-wasserstein.jsonl"
 
 
-def stored(directory: Path) -> TrainConfig | None:
+def stored_config(directory: Path) -> TrainConfig | None:
     """The configuration of the run that the directory holds; None: there is none. Something else there is refused."""
     path = directory / "config.json"
     if path.exists():
@@ -70,10 +70,10 @@ def check_steps(directory: Path, step: int | None, config: TrainConfig) -> None:
         )
 
 
-def resumed(config: TrainConfig, words: Iterable[str]) -> TrainConfig:
+def with_stored_options(config: TrainConfig, words: Iterable[str]) -> TrainConfig:
     """The configuration that a command line asks for: of a run that is there already, what it does not name is as
     there."""
-    theirs = None if config.run_dir is None else stored(config.run_dir)
+    theirs = None if config.run_dir is None else stored_config(config.run_dir)
     if theirs is None:
         if config.run_dir is not None and not set(_named(words)) - {"run_dir", *HOW}:
             raise ValueError(
@@ -83,7 +83,7 @@ def resumed(config: TrainConfig, words: Iterable[str]) -> TrainConfig:
         return config
     assert config.run_dir is not None
     own: dict[str, Any] = {"run_dir": config.run_dir}
-    if (config.run_dir / WASSERSTEIN).exists():
+    if (config.run_dir / file_name("wasserstein")).exists():
         own["measure"] = ("wasserstein",)
     named = {name: getattr(config, name) for name in _named(words)}
     chosen = {name: value for name, value in named.items() if value not in (None, "default")}

@@ -33,5 +33,5 @@ class Tracker:
         values = {key: value for key, value in row.items() if "/" in key}
         self._run.log(values, step=int(row["step"]))
 
-    def finish(self) -> None:
+    def close(self) -> None:
         self._run.finish()

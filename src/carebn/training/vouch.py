@@ -5,6 +5,7 @@ from pathlib import Path
 from carebn.checksums import NAME, Vouched, vouching
 from carebn.training.config import TrainConfig
 from carebn.training.files import as_json, write_atomically
+from carebn.training.observers import PREFIX
 
 WHOLE = ("config.json", "command.txt", "versions.json")
 
@@ -24,7 +25,7 @@ def check_logs(directory: Path, config: TrainConfig) -> None:
     vouched = Vouched(directory)
     vouched.check("versions.json")
     for name in vouched.logs():
-        if name.startswith("measure-") and config.measure:
+        if name.startswith(PREFIX) and config.measure:
             vouched.log(name)
 
 

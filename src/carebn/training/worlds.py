@@ -13,7 +13,7 @@ import gymnasium as gym
 from carebn.training.config import TrainConfig
 from carebn.training.env_kwargs import check
 from carebn.training.environment import Env, import_own, make_env
-from carebn.training.flat import fitted
+from carebn.training.flat import with_flat_spaces
 
 MakeEnv = Callable[..., Env]
 Trust = bool | Collection[str]  # the user's word: for everything, for nothing, or for these modules
@@ -34,16 +34,16 @@ def modules_of(config: TrainConfig) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(named) if name != HARMLESS)
 
 
-def needs_word(config: TrainConfig, trust: Trust) -> tuple[str, ...]:
+def untrusted_modules(config: TrainConfig, trust: Trust) -> tuple[str, ...]:
     """Modules for which the user's word is missing."""
     if isinstance(trust, bool):
         return () if trust else modules_of(config)
     return tuple(name for name in modules_of(config) if name not in trust)
 
 
-def ask(config: TrainConfig, trust: Trust) -> None:
+def require_trust(config: TrainConfig, trust: Trust) -> None:
     """Refuse, in one sentence that says what to type, to import what the user has not agreed to."""
-    missing = needs_word(config, trust)
+    missing = untrusted_modules(config, trust)
     if missing:
         all_of_them = " ".join(modules_of(config))
         raise NeedsWord(
@@ -61,12 +61,12 @@ def env_of(config: TrainConfig, trust: Trust, **options: Any) -> Env:
             f"this run's environment, {name}, was given to carebn as a Python object, so it has to be given again: "
             f"carebn.load(run).evaluate(env=...) or carebn.train(env, run_dir=run)"
         )
-    ask(config, trust)
+    require_trust(config, trust)
     given = () if isinstance(trust, bool) else tuple(trust)
     env = make_env(config.env_id, (*given, *config.import_modules), **{**config.env_kwargs, **options})
     for name in config.wrappers:
         env = _wrapped(env, name)
-    return fitted(env, config.env_id)
+    return with_flat_spaces(env, config.env_id)
 
 
 def given_env(env: Env | Callable[[], Env]) -> MakeEnv:
@@ -83,7 +83,7 @@ def given_env(env: Env | Callable[[], Env]) -> MakeEnv:
         made = _copied(env) if isinstance(env, gym.Env) else env()
         if not isinstance(made, gym.Env):
             raise ValueError(f"env gave a {type(made).__name__}, not a gymnasium environment")
-        return fitted(made, name_of(made))
+        return with_flat_spaces(made, name_of(made))
 
     return make
 
@@ -92,7 +92,7 @@ def name_of(env: Env) -> str:
     return f"{OWN}{env.spec.id if env.spec is not None else type(env.unwrapped).__name__}"
 
 
-def by_id(env: Env) -> tuple[str, dict[str, Any]] | None:
+def id_and_arguments(env: Env) -> tuple[str, dict[str, Any]] | None:
     """Id and arguments of an environment that gymnasium.make alone has made, and would make the same; else None."""
     spec = env.spec
     if spec is None or spec.additional_wrappers or spec.id not in gym.registry:
