@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from carebn.show.terminal import FILE_WIDTH, print_table, terminal
-from carebn.training.methods import METHODS, TASKS, find_method
+from carebn.training.methods import TASKS, all_methods, find_method
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def _table(width: int) -> Table:
         table.add_column(title)
     if width >= NARROW:
         table.add_column("differs by")
-    for name, method in METHODS.items():
+    for name, method in all_methods().items():
         differences = method.differences()
         told = ", ".join(f"{key} {_words(value)}" for key, value in differences.items())
         if len(differences) > FEW and width < FILE_WIDTH:

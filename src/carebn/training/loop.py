@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from carebn.algorithm import ReplayBuffer
+from carebn.algorithm import ReplayBuffer, find_algorithm
 from carebn.machine import cores
 from carebn.stopping import Stop, StopRequest
 from carebn.training import seeds
@@ -478,11 +478,7 @@ class Run:
         self.spent["checkpoint"] += time.monotonic() - t0
 
     def _policy(self) -> dict[str, torch.Tensor]:
-        policy = self.agent.policy.state_dict()
-        if self.config.algo == "sac":  # what sampling needs besides
-            own = self.agent.state_dict()
-            policy |= {k.removeprefix("gaussian."): v for k, v in own.items() if k.startswith("gaussian.log_std.")}
-        return policy
+        return find_algorithm(self.config.algo).policy_tensors(self.agent)
 
     def _write_derived(self) -> None:
         """What follows from the state of the run: the policies, and TensorBoard's view of the metrics."""
