@@ -226,12 +226,11 @@ def test_help_and_lists_name_it(
     assert find_method("proxy-target").algorithms == ("td3", "ddpg")
 
 
-def test_methods_lists_it(toys: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for words, told in (([], "spiking actor with toy-norm"), (["toy-norm"], "normaliser of toy_norm")):
-        monkeypatch.setattr(sys, "argv", ["carebn", "methods", *words])
-        with pytest.raises(SystemExit):
-            main()
-        assert told in " ".join(capsys.readouterr().out.split())
+def test_methods_lists_it(carebn: Any) -> None:
+    assert "toy-norm" not in carebn("methods")[1]
+    assert "unknown method 'toy-norm'" in carebn("methods toy-norm")[2]
+    assert "spiking actor with toy-norm" in " ".join(carebn("methods --import toy_norm")[1].split())
+    assert "normaliser of toy_norm" in carebn("methods toy-norm --import toy_norm")[1]
 
 
 @pytest.mark.parametrize(
