@@ -76,7 +76,7 @@ def test_the_defaults_that_are_told_are_true(
 ) -> None:
     text = in_one_line(help_of(capsys, monkeypatch, "train"))
     for told in (
-        "dqn 1e-4; ddpg 0.001; td3, sac 3e-4)", "(default: dqn 128; ddpg, td3, sac 256)", "(default: 0.99)",
+        "td3, sac 3e-4; ddpg 0.001; dqn 1e-4)", "(default: td3, ddpg, sac 256; dqn 128)", "(default: 0.99)",
         "(default: dqn 20_000)", "(default: 1_025_000)", "(default: care, ca 0.8;",
     ):  # fmt: skip
         assert told in text, told

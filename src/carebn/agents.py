@@ -7,12 +7,13 @@ if all steps had been asked for at once, also when the process was killed on the
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from carebn.algorithm import ALGORITHMS
 from carebn.api import AnyEnv, RunResult, configured, read_result, train_and_read
 from carebn.training.callbacks import Callback
 from carebn.training.checkpoint import CheckpointStore
@@ -29,7 +30,7 @@ from carebn.training.worlds import MakeEnv, Trust, given_env, id_and_arguments, 
 class Agent:
     """``Agent(env, method, run_dir, **options)``: options as for ``carebn.train``."""
 
-    algo: ClassVar[Literal["td3", "ddpg", "sac", "dqn"]]
+    algo: ClassVar[str]
 
     def __init__(self, env: AnyEnv, method: str = "care-bn", run_dir: Path | str | None = None, **options: Any) -> None:
         for name in ("algo", "total_timesteps"):
@@ -127,7 +128,7 @@ class Agent:
         ``env``: the environment, if it was given as an object. ``trust``: import what the run's configuration names.
         """
         path = Path(directory)
-        config = replace(read_config(path), run_dir=path, quiet=quiet)
+        config = replace(read_config(path, trust), run_dir=path, quiet=quiet)
         if config.algo != cls.algo:
             raise ValueError(f"{path} was trained by {config.algo}, not by {cls.algo}")
         newest = CheckpointStore(path, config.checkpoint_interval).newest()
@@ -157,3 +158,13 @@ class SAC(Agent):
 
 class DQN(Agent):
     algo = "dqn"
+
+
+def __getattr__(name: str) -> type[Agent]:
+    """A class for every other algorithm, its name in capitals: ``from carebn.agents import MINE``."""
+    algo = {known.upper().replace("-", "_"): known for known in ALGORITHMS}.get(name)
+    if algo is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    made = type(name, (Agent,), {"algo": algo, "__module__": __name__})
+    globals()[name] = made
+    return made

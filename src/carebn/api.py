@@ -17,6 +17,7 @@ from carebn.training.callbacks import Callback
 from carebn.training.conversion import own_directory
 from carebn.training.environment import Env
 from carebn.training.evaluation import Evaluation
+from carebn.training.own_code import register
 from carebn.training.policy import Policy, Which, load
 from carebn.training.record import read_rows
 from carebn.training.whole_run import carry_out
@@ -109,6 +110,7 @@ def configured(env: AnyEnv, options: dict[str, Any], run_dir: Path | str | None)
     hints = get_type_hints(TrainConfig)
     values = {name: _as_option(hints[name], value) for name, value in options.items()}
     config = TrainConfig.from_json(values)
+    register(config, True)  # who trains has said what to import
     config.checked()
     return replace(config, run_dir=None if run_dir is None else Path(run_dir)), make
 

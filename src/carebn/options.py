@@ -1,7 +1,8 @@
 """A command's dataclass of options as a command line, whose help names groups of options and their real defaults.
 
 Where an option's default is left open (None, nothing, the word "default"), the help says what its docstring says after
-"Default:", or what the command itself knows better.
+"Default:", or what the command itself knows better. Where that follows what is registered, a field's metadata has the
+``names`` to choose from, and what the help ``says``, a function.
 """
 
 import ast
@@ -75,6 +76,7 @@ def _grouped(config: type, options: Mapping[str, Option], groups: Groups) -> typ
 
 def _option(field_: "Field[Any]", hint: Any, doc: str, defaults: Mapping[str, str]) -> Option:
     """One option; names, words and positions that it already has are kept."""
+    doc = field_.metadata["says"]() if "says" in field_.metadata else doc
     default = field_.default if field_.default_factory is MISSING else field_.default_factory()
     said = DEFAULT.search(doc)
     about: str | None = None
@@ -91,7 +93,7 @@ def _option(field_: "Field[Any]", hint: Any, doc: str, defaults: Mapping[str, st
         notes["help_behavior_hint"] = f"(default: {about})" if about else ""
     elif default is MISSING:
         notes["help_behavior_hint"] = "(required)"
-    metavar = _metavar(hint)
+    metavar = "{" + ",".join(field_.metadata["names"]) + "}" if "names" in field_.metadata else _metavar(hint)
     if metavar:
         notes["metavar"] = f"[{metavar}]" if POSITIONAL in get_args(hint) and default is not MISSING else metavar
     given: dict[str, Any] = {"default": default} if default is not MISSING else {}

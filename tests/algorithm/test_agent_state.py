@@ -3,7 +3,26 @@
 import numpy as np
 import pytest
 import torch
-from agent_cases import ALGORITHMS, changed, make_agent, make_replay, snapshot, some_obs
+from agent_cases import (
+    ACTIONS,
+    ALGORITHMS,
+    CHOICES,
+    HIGH,
+    LOW,
+    OBS,
+    changed,
+    make_actor,
+    make_agent,
+    make_q_network,
+    make_replay,
+    snapshot,
+    some_obs,
+)
+
+from carebn.algorithm import ALGORITHMS as ALGORITHMS_KNOWN
+from carebn.algorithm import DQN, ProxyOptions, Setup
+from carebn.algorithm.base import frozen_copy
+from carebn.network import ANNActor
 
 any_algorithm = pytest.mark.parametrize("algo", ALGORITHMS)
 
@@ -85,6 +104,41 @@ def test_a_state_holds_every_network_and_optimiser(algo):
     assert parts == expected[algo] | {"updates"}
     for slot in ("step", "exp_avg", "exp_avg_sq"):
         assert any(key.endswith(f"optimiser.0.{slot}") for key in state)
+
+
+def with_proxy(algo):
+    """Of a run with ``--target proxy``."""
+    proxy = ANNActor(OBS, ACTIONS, low=LOW, high=HIGH, hidden=(5,)), ProxyOptions((5,))
+    setup = Setup(make_actor(), OBS, ACTIONS, ALGORITHMS_KNOWN[algo].options(), torch.device("cpu"), lambda: proxy)
+    return ALGORITHMS_KNOWN[algo].build(setup)
+
+
+@pytest.mark.parametrize("algo", [*ALGORITHMS, "td3 with proxy", "ddpg with proxy"])
+def test_no_part_of_an_agent_is_forgotten(algo):
+    """What is declared is what there is; the policy is one of them under another name."""
+    agent = with_proxy(algo.split()[0]) if "proxy" in algo else make_agent(algo)
+    kinds = (torch.nn.Module, torch.optim.Optimizer)
+    there = {name: part for name, part in vars(agent).items() if isinstance(part, kinds) and name != "policy"}
+    assert agent.parts().keys() == there.keys()
+    assert all(agent.parts()[name] is part for name, part in there.items())
+    assert ("proxy_optimiser" in agent.parts()) == ("proxy" in algo)
+
+
+def test_a_name_in_a_checkpoint_does_not_follow_an_attribute():
+    """Two classes of the same algorithm whose attributes have other names read each other's checkpoints."""
+
+    class Renamed(DQN):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.values, self.slow_values, self.adam = self.q_network, self.q_target, self.optimiser
+            self.hidden_copy = frozen_copy(self.q_network)  # made anew by whoever needs it
+
+    agent, replay = make_agent("dqn"), make_replay("dqn")
+    renamed = Renamed(make_q_network(seed=5), CHOICES, agent.options)
+    go_on(agent, replay, 2)
+    renamed.load_state_dict(agent.state_dict())
+    assert renamed.state_dict().keys() == agent.state_dict().keys()
+    assert changed(renamed.state_dict(), agent.state_dict()) == set()
 
 
 @any_algorithm

@@ -122,7 +122,7 @@ def test_a_pipe_is_not_written_over(refused, run: Path) -> None:
         ("[1, 2]", "it holds a list where an object with names was expected"),
         ("[" * DEPTH, "it is not readable as JSON (nested too deeply)"),
         ('{"seed": ' + "9" * 5000 + "}", "it holds a number of 5,000 digits"),
-        ('{"algo": "a3c"}', "option 'algo' has a value of the wrong kind: 'a3c'"),
+        ('{"algo": "a3c"}', "unknown algorithm 'a3c': did you mean 'sac'?"),
     ],
 )
 def test_json_of_another_shape(refused, run: Path, text: str, told: str) -> None:

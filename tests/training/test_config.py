@@ -35,6 +35,7 @@ CHANGES: dict[str, Any] = {
     "actor_learning_rate": 2e-05,
     "critic_learning_rate": 0.1 + 0.2,  # 17 digits
     "exploration_noise": 0.3,
+    "algo_options": {"critic_weight_decay": 0.125},
     "target": "proxy",
     "proxy_hidden": (20, 10),
     "proxy_learning_rate": 0.02,
@@ -74,7 +75,7 @@ def some_configs() -> list[TrainConfig]:
         TrainConfig(),
         TrainConfig(**{name: value for name, value in CHANGES.items() if name != "raw_bytes"}),
         *(TrainConfig(method=method, **few) for method in METHODS),
-        *(TrainConfig(algo=algo, **few) for algo in ("dqn", "ddpg", "td3", "sac")),  # type: ignore[arg-type]
+        *(TrainConfig(algo=algo, **few) for algo in ("dqn", "ddpg", "td3", "sac")),
         TrainConfig(env_id="ALE/Pong-v5", algo="dqn", raw_bytes=True, critic_learning_rate=1e-3),
         TrainConfig(env_id="ALE/Pong-v5", algo="dqn", method="vanilla", neuron="dn", readout="count"),
         TrainConfig(method="pop-san-original", observation="tanh", coding="deterministic"),
@@ -181,6 +182,17 @@ def test_an_unknown_option_is_named() -> None:
         ({"algo": "dqn", "exploration_noise": 0.1}, "--exploration-noise does not apply to dqn"),
         ({"algo": "dqn", "actor_learning_rate": 0.1}, "--actor-learning-rate does not apply to dqn"),
         ({"algo": "sac", "exploration_noise": 0.1}, "--exploration-noise does not apply to sac"),
+        ({"algo": "ppo"}, "unknown algorithm 'ppo'; known: ddpg, dqn, sac, td3"),
+        (
+            {"algo": "dqn", "algo_options": {"policy_noise": 0.1}},
+            "unknown option of dqn .* known: end_epsilon, start_ep",
+        ),
+        ({"algo": "dqn", "algo_options": {"start_epsilon": 1.1}}, "start_epsilon must be between 0 and 1, got 1.1"),
+        ({"algo": "dqn", "algo_options": {"critic_learning_rate": 1.0}}, "an option by itself, --critic-learning-rate"),
+        ({"algo": "ddpg", "algo_options": {"critic_weight_decay": -1.0}}, "critic_weight_decay must be at least 0"),
+        ({"algo": "sac", "algo_options": {"alpha_learning_rate": 0}}, "alpha_learning_rate must be above 0"),
+        ({"algo_options": {"policy_frequency": 1.5}}, "policy_frequency must be of the kind int"),
+        ({"algo_options": {"policy_noise": float("inf")}}, "finite number if it is one, got inf"),
     ],
 )
 def test_bad_values_are_one_sentence(options: dict[str, Any], said: str) -> None:
@@ -198,6 +210,16 @@ def test_the_options_reach_the_algorithm() -> None:
     assert (options.actor_learning_rate, options.critic_learning_rate, options.exploration_noise) == (0.1, 0.2, 0.3)
     dqn = TrainConfig(algo="dqn", critic_learning_rate=0.4, gamma=0.0).checked().algorithm_options()
     assert (dqn.learning_rate, dqn.gamma) == (0.4, 0.0)
+
+
+def test_options_that_an_algorithm_alone_has_reach_it() -> None:
+    config = TrainConfig(algo_options={"policy_noise": 1, "policy_frequency": 3}, gamma=0.5).checked()
+    options = config.algorithm_options()
+    assert (options.policy_noise, options.policy_frequency, options.noise_clip, options.gamma) == (1.0, 3, 0.5, 0.5)
+    assert config.as_json()["algo_options"] == {"policy_noise": 1.0, "policy_frequency": 3}
+    assert "algo_options" not in TrainConfig().checked().as_json()
+    spelt_out = TrainConfig(algo_options={"policy_noise": 0.2}).checked()
+    assert spelt_out.name() == TrainConfig().checked().name()
 
 
 def test_the_command_in_a_run_directory_makes_that_run(tmp_path: Path) -> None:

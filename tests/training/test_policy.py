@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from safetensors import safe_open
 
 from carebn.training import Run, TrainConfig
 from carebn.training.policy import load
@@ -247,6 +248,26 @@ def test_a_policy_without_a_checksum_is_read_with_a_warning(finished: Path) -> N
     path.write_bytes(safetensors.torch.save(safetensors.torch.load(path.read_bytes())))
     with pytest.warns(NoChecksum, match="has no checksum"):
         assert load(finished).predict(obs)[0] == action
+
+
+def test_a_policy_in_another_format_is_refused(finished: Path) -> None:
+    path = finished / "policy.safetensors"
+    tensors = safetensors.torch.load(path.read_bytes())
+    for number in ("1", "2", "x" * 1000):
+        path.write_bytes(safetensors.torch.save(tensors, {"sha256": digest(tensors), "carebn_format": number}))
+        if number == "1":
+            load(finished)
+            continue
+        with pytest.raises(ValueError, match=f"is a policy in format {number[:20]}, and this version") as error:
+            load(finished)
+        assert "reads format 1; use a version that reads it" in str(error.value)
+        assert "\n" not in str(error.value)
+
+
+def test_a_policy_says_nothing_of_its_format_while_there_is_one_alone(finished: Path) -> None:
+    """Two entries of the metadata would have no fixed order, and the same run not the same bytes."""
+    with safe_open(finished / "policy.safetensors", framework="pt") as file:
+        assert file.metadata().keys() == {"sha256"}
 
 
 def test_the_checksum_is_of_names_types_shapes_and_bytes() -> None:

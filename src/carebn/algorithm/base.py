@@ -1,4 +1,4 @@
-"""What the four algorithms share: acting with moving statistics, descending, saving and restoring."""
+"""What all agents share: acting with moving statistics, re-calibrating, saving and restoring."""
 
 from contextlib import AbstractContextManager
 from copy import deepcopy
@@ -15,6 +15,7 @@ from carebn.network.inference import FastActor, moving_statistics
 from carebn.norm import Norm, recalibrate
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
+Parts = dict[str, nn.Module | torch.optim.Optimizer]
 
 
 class Agent(Protocol):
@@ -49,13 +50,12 @@ def normal(rng: np.random.Generator, like: Tensor) -> Tensor:
     return torch.from_numpy(rng.standard_normal(like.shape, dtype=np.float32)).to(like.device)
 
 
-class Checkpointed:
-    """An agent whose state is its modules and optimisers, found among its attributes, and a count of updates."""
-
-    updates: int
+class BaseAgent:
+    """An agent whose state is its modules and optimisers, as ``parts`` names them, and a count of updates."""
 
     def __init__(self, policy: nn.Module, recalibration_batches: int, batch_size: int) -> None:
         self.policy = policy
+        self.updates = 0
         self.device = next(policy.parameters()).device
         self._norms = [module for module in policy.modules() if isinstance(module, Norm)]
         self._recalibration = recalibration_batches, batch_size
@@ -71,13 +71,13 @@ class Checkpointed:
         recalibrate(self.policy, (replay.sample_obs(size, rng, self.device) for _ in range(batches)))
         return True
 
-    def _parts(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
-        kinds = (nn.Module, torch.optim.Optimizer)
-        return {name: part for name, part in vars(self).items() if isinstance(part, kinds) and name != "policy"}
+    def parts(self) -> Parts:
+        """All that learning changes, by the names that checkpoints have for it: a name, once given, stays."""
+        raise NotImplementedError
 
     def state_dict(self) -> dict[str, Tensor]:
-        state = {"updates": torch.tensor(getattr(self, "updates", 0))}
-        for name, part in self._parts().items():
+        state = {"updates": torch.tensor(self.updates)}
+        for name, part in self.parts().items():
             if isinstance(part, nn.Module):
                 state |= {f"{name}.{key}": value for key, value in part.state_dict().items()}
             else:
@@ -87,7 +87,7 @@ class Checkpointed:
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.updates = int(state["updates"])
-        for name, part in self._parts().items():
+        for name, part in self.parts().items():
             own = {key[len(name) + 1 :]: value for key, value in state.items() if key.startswith(f"{name}.")}
             if isinstance(part, nn.Module):
                 part.load_state_dict(own)
@@ -99,7 +99,7 @@ class Checkpointed:
             part.load_state_dict({"state": slots, "param_groups": part.state_dict()["param_groups"]})
 
 
-class ActorCritic(Checkpointed):
+class ActorCritic(BaseAgent):
     """An agent for continuous actions."""
 
     def __init__(self, actor: Actor, recalibration_batches: int, batch_size: int) -> None:

@@ -6,9 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from carebn.algorithm.base import Agent, Parts
+from carebn.algorithm.checks import check_at_least
 from carebn.algorithm.optimiser import adam, descend
+from carebn.algorithm.proxy import ProxyTarget
+from carebn.algorithm.record import Algorithm, Setup
 from carebn.algorithm.replay import ReplayBuffer
-from carebn.algorithm.target_actor import TargetActor
+from carebn.algorithm.target_actor import ActorCriticWithTargetActor
 from carebn.network import Actor, Critic
 
 
@@ -25,12 +29,18 @@ class DDPGOptions:
     exploration_noise: float = 0.1  # relative to half the action range
     recalibration_batches: int = 100
 
+    def __post_init__(self) -> None:
+        check_at_least(self, 0, "critic_weight_decay")
 
-class DDPG(TargetActor):
+
+class DDPG(ActorCriticWithTargetActor):
     def __init__(self, actor: Actor, critic: Critic, options: DDPGOptions) -> None:
         super().__init__(actor, critic, options)
         self.options, self.critic = options, critic
         self.critic_optimiser = adam(critic, options.critic_learning_rate, options.critic_weight_decay)
+
+    def parts(self) -> Parts:
+        return super().parts() | {"critic": self.critic, "critic_optimiser": self.critic_optimiser}
 
     def update(self, replay: ReplayBuffer, rng: np.random.Generator) -> dict[str, Tensor]:
         options = self.options
@@ -51,3 +61,17 @@ class DDPG(TargetActor):
             "losses/qf_values": q.detach().mean(),
             "losses/actor_loss": actor_loss.detach(),
         }
+
+
+class ProxyDDPG(ProxyTarget, DDPG):
+    """DDPG whose target actor is a network that imitates the actor."""
+
+
+def build(setup: Setup) -> Agent:
+    critic = Critic(setup.obs_dim, setup.actions, hidden=(400, 300), action_layer=1).to(setup.device)
+    if setup.proxy is not None:
+        return ProxyDDPG(setup.policy, critic, setup.options, *setup.proxy())
+    return DDPG(setup.policy, critic, setup.options)
+
+
+RECORD = Algorithm(DDPGOptions, build, target_actor=True)

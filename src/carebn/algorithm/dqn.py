@@ -8,8 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from carebn.algorithm.base import Checkpointed, frozen_copy
+from carebn.algorithm.base import Agent, BaseAgent, Parts, frozen_copy
+from carebn.algorithm.checks import check_at_least
 from carebn.algorithm.optimiser import adam, descend
+from carebn.algorithm.record import Algorithm, Setup
 from carebn.algorithm.replay import ReplayBuffer
 from carebn.network import QNetwork
 from carebn.norm import polyak_
@@ -28,8 +30,11 @@ class DQNOptions:
     epsilon_decay_steps: int = 20_000
     recalibration_batches: int = 100
 
+    def __post_init__(self) -> None:
+        check_at_least(self, 0, "start_epsilon", "end_epsilon", most=1)
 
-class DQN(Checkpointed):
+
+class DQN(BaseAgent):
     def __init__(self, q_network: QNetwork, actions: int, options: DQNOptions) -> None:
         super().__init__(q_network, options.recalibration_batches, options.batch_size)
         self.options = options
@@ -37,7 +42,9 @@ class DQN(Checkpointed):
         self.q_network = q_network
         self.q_target = frozen_copy(q_network)
         self.optimiser = adam(q_network, options.learning_rate)
-        self.updates = 0
+
+    def parts(self) -> Parts:
+        return {"q_network": self.q_network, "q_target": self.q_target, "optimiser": self.optimiser}
 
     @property
     def epsilon(self) -> float:
@@ -65,3 +72,10 @@ class DQN(Checkpointed):
         if self.updates % options.target_interval == 0:
             polyak_(self.q_target, self.q_network, 1.0)
         return {"losses/td_loss": loss.detach(), "losses/q_values": q.detach().mean()}
+
+
+def build(setup: Setup) -> Agent:
+    return DQN(setup.policy, setup.actions, setup.options)
+
+
+RECORD = Algorithm(DQNOptions, build, discrete=True, neuron="lif", called={"learning_rate": "critic_learning_rate"})

@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from carebn.algorithm.ddpg import DDPG
+from carebn.algorithm.base import Parts
 from carebn.algorithm.optimiser import adam, descend
 from carebn.algorithm.replay import Batch, ReplayBuffer
-from carebn.algorithm.target_actor import TargetActor
-from carebn.algorithm.td3 import TD3
+from carebn.algorithm.target_actor import ActorCriticWithTargetActor
 from carebn.network import Actor, ANNActor
 
 
@@ -37,8 +36,8 @@ def proxy_table(neuron: str, env_id: str) -> ProxyOptions:
     return ProxyOptions(learning_rate=3e-3)
 
 
-class _ProxyTarget(TargetActor):
-    """What the proxy changes in an algorithm with a target actor."""
+class ProxyTarget(ActorCriticWithTargetActor):
+    """What the proxy changes in an algorithm with a target actor: ``class ProxyTD3(ProxyTarget, TD3)``."""
 
     actor_target: Actor
 
@@ -48,6 +47,9 @@ class _ProxyTarget(TargetActor):
         self.actor_target = proxy
         self.proxy_optimiser = adam(proxy, proxy_options.learning_rate)
         self.proxy_loss = torch.zeros(())
+
+    def parts(self) -> Parts:
+        return super().parts() | {"proxy_optimiser": self.proxy_optimiser}
 
     def next_batch(self, replay: ReplayBuffer, rng: np.random.Generator) -> Batch:
         """K imitation steps, each on a batch of its own; the last batch is handed on."""
@@ -68,11 +70,3 @@ class _ProxyTarget(TargetActor):
     def update(self, replay: ReplayBuffer, rng: np.random.Generator) -> dict[str, Tensor]:
         losses: dict[str, Tensor] = super().update(replay, rng)  # type: ignore[misc]  # of the algorithm mixed with
         return losses | {"losses/proxy_loss": self.proxy_loss}
-
-
-class ProxyTD3(_ProxyTarget, TD3):
-    pass
-
-
-class ProxyDDPG(_ProxyTarget, DDPG):
-    pass

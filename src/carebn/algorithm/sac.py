@@ -9,8 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from carebn.algorithm.base import ActorCritic, frozen_copy, normal
+from carebn.algorithm.base import ActorCritic, Agent, Parts, frozen_copy, normal
+from carebn.algorithm.checks import check_above
 from carebn.algorithm.optimiser import adam, descend
+from carebn.algorithm.record import Algorithm, Sampling, Setup
 from carebn.algorithm.replay import ReplayBuffer
 from carebn.network import Actor, TwinCritic
 from carebn.norm.polyak import Follower
@@ -29,6 +31,9 @@ class SACOptions:
     gamma: float = 0.99
     tau: float = 0.001
     recalibration_batches: int = 100
+
+    def __post_init__(self) -> None:
+        check_above(self, 0, "alpha_learning_rate")
 
 
 def log_std_network(obs_dim: int, actions: int, hidden: int = 256) -> nn.Sequential:
@@ -65,7 +70,6 @@ class SAC(ActorCritic):
     def __init__(self, policy: GaussianPolicy, critic: TwinCritic, options: SACOptions) -> None:
         super().__init__(policy.actor, options.recalibration_batches, options.batch_size)
         self.options = options
-        self.updates = 0
         self.gaussian, self.critic = policy, critic
         self.critic_target = frozen_copy(critic)
         self._critic_follower = Follower(self.critic_target, critic, options.tau)
@@ -74,6 +78,17 @@ class SAC(ActorCritic):
         self.actor_optimiser = adam(policy, options.actor_learning_rate)
         self.critic_optimiser = adam(critic, options.critic_learning_rate)
         self.alpha_optimiser = adam(self.log_alpha, options.alpha_learning_rate)
+
+    def parts(self) -> Parts:
+        return {
+            "gaussian": self.gaussian,
+            "actor_optimiser": self.actor_optimiser,
+            "critic": self.critic,
+            "critic_target": self.critic_target,
+            "critic_optimiser": self.critic_optimiser,
+            "log_alpha": self.log_alpha,
+            "alpha_optimiser": self.alpha_optimiser,
+        }
 
     def act(self, obs: NDArray[Any], rng: np.random.Generator | None) -> NDArray[Any]:
         if rng is None:
@@ -108,3 +123,18 @@ class SAC(ActorCritic):
             "losses/alpha": alpha[0],
             "losses/alpha_loss": alpha_loss.detach(),
         }
+
+
+def build(setup: Setup) -> Agent:
+    critic = TwinCritic(setup.obs_dim, setup.actions).to(setup.device)
+    return SAC(GaussianPolicy(setup.policy, setup.obs_dim).to(setup.device), critic, setup.options)
+
+
+def draw(actor: Actor, log_std: nn.Module, potential: Tensor, obs: Tensor, rng: np.random.Generator) -> Tensor:
+    """As ``GaussianPolicy.sample`` does, from a policy that was saved."""
+    std: Tensor = log_std(obs).clamp(*LOG_STD_RANGE).exp()
+    action: Tensor = actor.bounds(potential + std * normal(rng, std))
+    return action
+
+
+RECORD = Algorithm(SACOptions, build, sampling=Sampling("log_std", "gaussian.log_std", log_std_network, draw))

@@ -6,10 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from carebn.algorithm.base import normal
+from carebn.algorithm.base import Agent, Parts, normal
+from carebn.algorithm.checks import check_at_least
 from carebn.algorithm.optimiser import adam, descend
+from carebn.algorithm.proxy import ProxyTarget
+from carebn.algorithm.record import Algorithm, Setup
 from carebn.algorithm.replay import ReplayBuffer
-from carebn.algorithm.target_actor import TargetActor
+from carebn.algorithm.target_actor import ActorCriticWithTargetActor
 from carebn.network import Actor, TwinCritic
 
 
@@ -28,12 +31,19 @@ class TD3Options:
     policy_frequency: int = 2
     recalibration_batches: int = 100
 
+    def __post_init__(self) -> None:
+        check_at_least(self, 0, "policy_noise", "noise_clip")
+        check_at_least(self, 1, "policy_frequency")
 
-class TD3(TargetActor):
+
+class TD3(ActorCriticWithTargetActor):
     def __init__(self, actor: Actor, critic: TwinCritic, options: TD3Options) -> None:
         super().__init__(actor, critic, options)
         self.options, self.critic = options, critic
         self.critic_optimiser = adam(critic, options.critic_learning_rate)
+
+    def parts(self) -> Parts:
+        return super().parts() | {"critic": self.critic, "critic_optimiser": self.critic_optimiser}
 
     def update(self, replay: ReplayBuffer, rng: np.random.Generator) -> dict[str, Tensor]:
         options, bounds = self.options, self.actor.bounds
@@ -58,3 +68,17 @@ class TD3(TargetActor):
             self.follow_actor()
             self._critic_follower.step()
         return losses
+
+
+class ProxyTD3(ProxyTarget, TD3):
+    """TD3 whose target actor is a network that imitates the actor."""
+
+
+def build(setup: Setup) -> Agent:
+    critic = TwinCritic(setup.obs_dim, setup.actions).to(setup.device)
+    if setup.proxy is not None:
+        return ProxyTD3(setup.policy, critic, setup.options, *setup.proxy())
+    return TD3(setup.policy, critic, setup.options)
+
+
+RECORD = Algorithm(TD3Options, build, target_actor=True)

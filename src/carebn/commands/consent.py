@@ -1,4 +1,4 @@
-"""The user's word for code that a run's environment needs; options that several commands share."""
+"""The user's word for code that a run brings along; options that several commands share."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -9,7 +9,7 @@ import tyro
 @dataclass(frozen=True, kw_only=True)
 class Consent:
     import_modules: Annotated[tuple[str, ...], tyro.conf.arg(name="import")] = ()
-    """Python modules that the run's environment needs; what its config.json names is imported only if you say so."""
+    """Python modules that the run needs; what its config.json names is imported only if you say so."""
     trust: bool = False
     """Import every module that the run's config.json names."""
 

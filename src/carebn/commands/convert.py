@@ -62,7 +62,7 @@ def run(config: Config) -> int:
     for time_steps in config.sweep:
         replace(conversion, time_steps=time_steps).checked()  # before anything is written or played
     if config.sweep:
-        require_trust(read_config(config.run), config.word)  # before anything is written
+        require_trust(read_config(config.run, config.word), config.word)  # before anything is written
     policy, record = convert_run(config.run, conversion, config.word)
     out = config.out if config.out is not None else config.run / directory_name(record)
     save_converted(policy, record, out)

@@ -1,13 +1,14 @@
 """``carebn measure distributions`` and ``carebn measure cost``."""
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from carebn.commands.consent import Consent
+from carebn.training.config import ALGO
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class TrainingCost:
     """Ratios are to the first."""
     env_id: str = "Ant-v4"
     """The environment; the paper's table is about Ant."""
-    algo: Literal["dqn", "ddpg", "td3", "sac"] = "td3"
+    algo: str = field(default="td3", metadata=ALGO)
     """The algorithm."""
     steps: int = 400
     """Steps of each method that are timed; the result is scaled to 5000."""

@@ -1,14 +1,15 @@
 """``carebn methods``."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
 from carebn.show.terminal import FILE_WIDTH, print_table, terminal
-from carebn.training.methods import METHODS, TASKS, find_method
+from carebn.training.environment import import_own
+from carebn.training.methods import TASKS, all_methods, find_method
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,8 @@ class Config:
 
     name: tyro.conf.Positional[str | None] = None
     """A method, to see everything about it."""
+    import_modules: Annotated[tuple[str, ...], tyro.conf.arg(name="import")] = ()
+    """Python modules to import first, which register normalisers of your own."""
 
 
 def _words(value: Any) -> str:
@@ -34,7 +37,7 @@ def _table(width: int) -> Table:
         table.add_column(title)
     if width >= NARROW:
         table.add_column("differs by")
-    for name, method in METHODS.items():
+    for name, method in all_methods().items():
         differences = method.differences()
         told = ", ".join(f"{key} {_words(value)}" for key, value in differences.items())
         if len(differences) > FEW and width < FILE_WIDTH:
@@ -59,6 +62,8 @@ def _show(name: str, console: Console) -> None:
 
 def run(config: Config) -> int:
     console = terminal()
+    for module in config.import_modules:
+        import_own(module, "--import")
     if config.name is not None:
         _show(config.name, console)
         return 0

@@ -4,12 +4,14 @@ import sys
 from inspect import signature
 from typing import Any
 
+from carebn.algorithm import ALGORITHMS
 from carebn.checksums import read_sealed
 from carebn.measure.observers import observers_for
 from carebn.norm import NORMS
 from carebn.training import InterruptedRun, TrainConfig
-from carebn.training.defaults import ALGORITHMS, FROM_TABLE, GENERAL, table_of
+from carebn.training.defaults import FROM_TABLE, GENERAL, table_of
 from carebn.training.identity import with_stored_options
+from carebn.training.own_code import register
 from carebn.training.whole_run import carry_out
 from carebn.training.worlds import modules_of, require_trust
 
@@ -53,7 +55,7 @@ def _values(owners: dict[str, Any], all_of_them: bool) -> str:
 
 
 def _by_algorithm(name: str) -> str:
-    tables = {algo: table_of(TrainConfig(algo=algo)) for algo in ALGORITHMS}  # type: ignore[arg-type]  # its keys
+    tables = {algo: table_of(TrainConfig(algo=algo)) for algo in ALGORITHMS}
     having = {algo: table[name] for algo, table in tables.items() if name in table}
     return _values(having, len(having) == len(tables))
 
@@ -73,6 +75,7 @@ DEFAULTS = {name: _by_algorithm(name) for name in FROM_TABLE} | {
 
 def resumed(config: TrainConfig, words: list[str]) -> TrainConfig:
     """With what a run that is there already says itself; modules that only its file names need the user's word."""
+    register(config, True)  # what the command line itself names
     found = with_stored_options(config, words)
     require_trust(found, config.trust or modules_of(config))
     return found

@@ -56,7 +56,7 @@ def measure_costs(
 
 
 def _config(env_id: str, algo: str, method: str) -> TrainConfig:
-    config = TrainConfig(env_id=env_id, algo=algo, method=method, learning_starts=WARM_UP, quiet=True)  # type: ignore[arg-type]
+    config = TrainConfig(env_id=env_id, algo=algo, method=method, learning_starts=WARM_UP, quiet=True)
     return config.checked()
 
 

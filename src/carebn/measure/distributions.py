@@ -45,7 +45,7 @@ def snapshots(
     run_dir: Path, layer: int, number: int, updates: int, trust: Trust = False
 ) -> tuple[TrainConfig, list[Snapshot]]:
     """``number`` snapshots with ``updates`` updates between two of them. ``layer`` counts from 1."""
-    config = replace(read_config(run_dir), run_dir=run_dir).checked()
+    config = replace(read_config(run_dir, trust), run_dir=run_dir).checked()
     spaces, _ = spaces_of_run(run_dir, config, trust)
     state = RunState(config, spaces)
     agent, replay = state.agent, state.replay

@@ -104,7 +104,7 @@ def config_of(cell: Cell, budget: Budget) -> TrainConfig:
         options["measure"] = ("wasserstein",)
     config = TrainConfig(
         env_id=cell.env_id,
-        algo=cell.variant.algo,  # type: ignore[arg-type]  # checked by the tests: every cell of every study
+        algo=cell.variant.algo,
         method=cell.variant.method,
         neuron=cell.variant.neuron,
         seed=cell.seed,

@@ -1,6 +1,7 @@
 """From a configuration and an environment's spaces to networks and an agent."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -9,20 +10,16 @@ import torch
 from torch import nn
 
 from carebn.algorithm import (
-    DDPG,
-    DQN,
-    SAC,
-    TD3,
+    ALGORITHMS,
     Agent,
-    GaussianPolicy,
     PoissonAgent,
-    ProxyDDPG,
     ProxyOptions,
-    ProxyTD3,
+    Setup,
     StandardisedAgent,
+    find_algorithm,
 )
 from carebn.limits import check_memory
-from carebn.network import Actor, ANNActor, ANNQNetwork, Critic, QNetwork, SpikingActor, SpikingQNetwork, TwinCritic
+from carebn.network import Actor, ANNActor, ANNQNetwork, QNetwork, SpikingActor, SpikingQNetwork
 from carebn.network.randomness import is_random
 from carebn.neuron import make_neuron
 from carebn.training import seeds
@@ -34,22 +31,18 @@ POPULATION = 10  # neurons that speak for one number of an observation or an act
 
 
 def make_policy(config: TrainConfig, spaces: Spaces) -> nn.Module:
-    """The network that is deployed: an actor, or for dqn a Q-network."""
+    """The network that is deployed: an actor, or for discrete actions a Q-network."""
     _check_fit(config, spaces)
-    return _q_network(config, spaces) if config.algo == "dqn" else _actor(config, spaces)
+    return _actor(config, spaces) if spaces.actions is None else _q_network(config, spaces)
 
 
 def make_agent(config: TrainConfig, spaces: Spaces) -> Agent:
     """Networks from the run's seed, on the run's device, in training mode."""
     device = _device(config.device)
-    _check_fit(config, spaces)
     with seeds.torch_seeded(seeds.number(config.seed, seeds.NETWORKS)):
-        if config.algo == "dqn":
-            assert spaces.actions is not None
-            return DQN(_q_network(config, spaces).to(device), spaces.actions, config.algorithm_options())
         zscored = config.observation == "zscore"
         # The agent then works on z-scores, and what it deploys makes them.
-        agent = _actor_critic(replace(config, observation="raw") if zscored else config, spaces, device)
+        agent = _learner(replace(config, observation="raw") if zscored else config, spaces, device)
         if zscored:
             deployed = _actor(config, spaces).to(device)
             assert isinstance(deployed, SpikingActor)
@@ -57,22 +50,12 @@ def make_agent(config: TrainConfig, spaces: Spaces) -> Agent:
         return PoissonAgent(agent) if is_random(agent.policy) else agent
 
 
-def _actor_critic(config: TrainConfig, spaces: Spaces, device: torch.device) -> Agent:
-    options = config.algorithm_options()
-    actor = _actor(config, spaces)
-    action_dim = len(spaces.action_shape) and spaces.action_shape[0]
-    if config.algo == "sac":
-        critic = TwinCritic(spaces.obs_dim, action_dim).to(device)
-        return SAC(GaussianPolicy(actor, spaces.obs_dim).to(device), critic, options)
-    if config.algo == "ddpg":
-        ddpg_critic = Critic(spaces.obs_dim, action_dim, hidden=(400, 300), action_layer=1).to(device)
-        if config.target == "proxy":
-            return ProxyDDPG(actor.to(device), ddpg_critic, options, *_proxy(config, spaces, device))
-        return DDPG(actor.to(device), ddpg_critic, options)
-    critic = TwinCritic(spaces.obs_dim, action_dim).to(device)
-    if config.target == "proxy":
-        return ProxyTD3(actor.to(device), critic, options, *_proxy(config, spaces, device))
-    return TD3(actor.to(device), critic, options)
+def _learner(config: TrainConfig, spaces: Spaces, device: torch.device) -> Agent:
+    policy = make_policy(config, spaces).to(device)
+    actions = spaces.actions if spaces.actions is not None else sum(spaces.action_shape)
+    proxy = partial(_proxy, config, spaces, device) if config.target == "proxy" else None
+    setup = Setup(policy, spaces.obs_dim, actions, config.algorithm_options(), device, proxy)
+    return find_algorithm(config.algo).build(setup)
 
 
 def _proxy(config: TrainConfig, spaces: Spaces, device: torch.device) -> tuple[ANNActor, ProxyOptions]:
@@ -83,8 +66,9 @@ def _proxy(config: TrainConfig, spaces: Spaces, device: torch.device) -> tuple[A
 
 def _check_fit(config: TrainConfig, spaces: Spaces) -> None:
     discrete = spaces.actions is not None
-    if discrete != (config.algo == "dqn"):
-        right = "dqn" if discrete else "td3, ddpg or sac"
+    if discrete != find_algorithm(config.algo).discrete:
+        *others, last = (name for name, algorithm in ALGORITHMS.items() if algorithm.discrete == discrete)
+        right = " or ".join([", ".join(others), last] if others else [last])
         kind = "discrete" if discrete else "continuous"
         raise ValueError(f"{config.env_id} has {kind} actions, which {config.algo} cannot choose; use --algo {right}")
     if config.raw_bytes and spaces.obs_dtype != np.uint8:
@@ -94,7 +78,7 @@ def _check_fit(config: TrainConfig, spaces: Spaces) -> None:
 
 def _check_sizes(config: TrainConfig, spaces: Spaces) -> None:
     """At least so much: weights with gradients and two moments each, and of a batch every current and spike."""
-    wide = 1 if config.algo == "dqn" or not find_method(config.method).spiking else POPULATION
+    wide = 1 if spaces.actions is not None or not find_method(config.method).spiking else POPULATION
     ends = spaces.obs_dim * wide, (spaces.actions or sum(spaces.action_shape)) * wide
     steps = config.time_steps if find_method(config.method).spiking else 1
     needed = 0
@@ -117,18 +101,18 @@ def _device(name: str) -> torch.device:
 
 
 def _norm_options(config: TrainConfig) -> dict[str, Any]:
-    return {} if find_method(config.method).norm == "none" else {"momentum": config.norm_momentum}
+    return {} if config.norm_momentum is None else {"momentum": config.norm_momentum}
 
 
 def _spiking_options(config: TrainConfig) -> dict[str, Any]:
-    norm_options = _norm_options(config)
+    norm = find_method(config.method).norm
     return {
-        "norm": find_method(config.method).norm,
+        "norm": norm,
         "neuron": make_neuron(config.neuron, surrogate=config.surrogate),
         "hidden": config.hidden,
         "time_steps": config.time_steps,
         "readout": config.readout,
-        "norm_options": norm_options and norm_options | {"init": config.norm_init},
+        "norm_options": {} if norm == "none" else _norm_options(config) | {"init": config.norm_init},
     }
 
 

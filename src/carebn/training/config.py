@@ -5,12 +5,11 @@ import json
 import shlex
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Self, get_type_hints
 
 import tyro
 
-from carebn.algorithm import ProxyOptions
+from carebn.algorithm import ALGORITHMS, ProxyOptions, find_algorithm
 from carebn.errors import unknown_name
 from carebn.limits import (
     BATCHES,
@@ -27,9 +26,11 @@ from carebn.limits import (
 )
 from carebn.network.decoder import Q_READOUTS, READOUTS
 from carebn.neuron import NEURONS
-from carebn.training.defaults import ALGORITHMS, WHY_NOT, fill, flag
+from carebn.training import algo_options
+from carebn.training.defaults import WHY_NOT, fill, flag
 from carebn.training.env_kwargs import EnvKwargs, words_of
 from carebn.training.env_kwargs import check as check_env_kwargs
+from carebn.training.kinds import has_kind
 from carebn.training.methods import find_method
 
 
@@ -58,8 +59,28 @@ Steps = Annotated[
 # Options that say where and how a run is carried out, not what it computes.
 OUTSIDE = ("run_dir", "track", "quiet", "measure", "trust")
 # Options that config.json has only where they are used, so that it stays what it was for all other runs.
-IF_GIVEN = ("env_kwargs", "wrappers", "eval_max_steps")
+IF_GIVEN = ("env_kwargs", "wrappers", "eval_max_steps", "algo_options")
 RATES = ("actor_learning_rate", "critic_learning_rate", "proxy_learning_rate")
+
+
+def _by_kind_of_action() -> str:
+    kinds: dict[bool, list[str]] = {False: [], True: []}
+    for name, algorithm in ALGORITHMS.items():
+        kinds[algorithm.discrete].append(name)
+    return f"Learning algorithm. For continuous actions: {', '.join(kinds[False])}; discrete: {', '.join(kinds[True])}."
+
+
+def _by_neuron() -> str:
+    owners: dict[str, list[str]] = {}
+    for name, algorithm in ALGORITHMS.items():
+        owners.setdefault(algorithm.neuron, []).append(name)
+    of_algorithms = ", ".join(f"{neuron} ({', '.join(names)})" for neuron, names in owners.items())
+    return f"What fires. Default: the method's, else {of_algorithms}."
+
+
+# Options whose help follows what is registered when it is asked for
+ALGO = {"names": ALGORITHMS, "says": _by_kind_of_action}
+NEURON = {"names": NEURONS, "says": _by_neuron}
 
 
 @dataclass(frozen=True)
@@ -68,12 +89,12 @@ class TrainConfig:
 
     env_id: str = "Hopper-v4"
     """Gymnasium environment with a finite Box or a Discrete action; observations of any kind but images."""
-    algo: Literal["dqn", "ddpg", "td3", "sac"] = "td3"
-    """Learning algorithm: dqn for discrete actions, the others for continuous ones."""
+    algo: str = field(default="td3", metadata=ALGO)
+    """Learning algorithm: a name in ``carebn.algorithm.ALGORITHMS``."""
     method: str = "care-bn"
     """What learns: care-bn, vanilla, ann, ...; `carebn methods` lists them all."""
-    neuron: str = "default"
-    """lif, clif, dn or dn-authors. Default: the method's, else clif for an actor and lif for a Q-network."""
+    neuron: str = field(default="default", metadata=NEURON)
+    """What fires: a name in ``carebn.neuron.NEURONS``. Default: the method's, else the algorithm's."""
     seed: int = 0
     """All randomness comes from it: the same seed gives the same files."""
     total_timesteps: Steps = 1_025_000
@@ -85,7 +106,7 @@ class TrainConfig:
     run_dir: Path | None = None
     """Where the run lives. Default: runs/ and a name made from the configuration."""
     import_modules: Annotated[tuple[str, ...], tyro.conf.arg(name="import")] = ()
-    """Python modules to import first, which register environments of your own."""
+    """Python modules to import first, which register environments, algorithms, normalisers or neurons of your own."""
     env_kwargs: EnvKwargs = field(default_factory=dict)
     """Arguments for the environment, as goal_velocity=0.1 gravity=9.8, or one JSON object."""
     wrappers: Annotated[tuple[str, ...], tyro.conf.arg(name="wrapper"), tyro.conf.UseAppendAction] = ()
@@ -118,6 +139,9 @@ class TrainConfig:
     """Updates between two copies to the target network (dqn). Larger: steadier, slower. Default: the paper's table."""
     epsilon_decay_steps: int | None = None
     """Updates until exploration is down to a tenth (dqn). More: explores longer. Default: the paper's table."""
+
+    algo_options: EnvKwargs = field(default_factory=dict)
+    """Options that the algorithm alone has, as policy_noise=0.1 noise_clip=0.3 (td3), or one JSON object."""
 
     target: Literal["default", "polyak", "proxy"] = "default"
     """Target actor (td3, ddpg): a slow copy, or an ordinary network that imitates the actor. Default: polyak."""
@@ -203,11 +227,11 @@ class TrainConfig:
         for wrapper in self.wrappers:
             if not all(part and all(map(str.isidentifier, part.split("."))) for part in wrapper.partition(":")[::2]):
                 raise ValueError(f"--wrapper needs module:Class, as my_module:MyWrapper, got {wrapper!r}")
-        method = find_method(self.method)
+        algorithm, method = find_algorithm(self.algo), find_method(self.method)
         if method.algorithms and self.algo not in method.algorithms:
             raise ValueError(
                 f"method {self.method} is defined for {' and '.join(method.algorithms)}, not for {self.algo}"
-                + ("; --method vanilla is a Q-network with the neurons of your choice" if self.algo == "dqn" else "")
+                + ("; --method vanilla is a Q-network with the neurons of your choice" if algorithm.discrete else "")
             )
         neuron = self.neuron
         if not method.spiking:
@@ -216,8 +240,7 @@ class TrainConfig:
             neuron = "none"
         else:
             if neuron == "default":
-                paper = "lif" if self.algo == "dqn" else "clif"
-                neuron = method.neuron or method.preset(self.env_id).get("neuron", paper)
+                neuron = method.neuron or method.preset(self.env_id).get("neuron", algorithm.neuron)
             if neuron not in NEURONS:
                 raise ValueError(unknown_name("neuron", neuron, NEURONS))
             if method.neuron is not None and neuron != method.neuron:
@@ -228,9 +251,11 @@ class TrainConfig:
             why = WHY_NOT[name](self, method)
             if why and getattr(self, name) != getattr(TrainConfig, name):
                 raise ValueError(f"{flag(name)} does not apply: {why}")
-        full = fill(replace(self, neuron=neuron), method)
+        own = algo_options.check(self.algo, self.algo_options, [f.name for f in fields(self)])
+        full = fill(replace(self, neuron=neuron, algo_options=own), method)
         full._check_words(method.spiking)
         full._check_numbers()
+        full.algorithm_options()
         assert full.learning_starts is not None
         return replace(full, learning_starts=max(2, full.learning_starts))  # a batch needs transitions to come from
 
@@ -246,9 +271,10 @@ class TrainConfig:
         check_most("--conversion-steps", self.conversion_steps or 1, TIME_STEPS)
 
     def _check_words(self, spiking: bool) -> None:
-        readouts = Q_READOUTS if self.algo == "dqn" else READOUTS
+        discrete = find_algorithm(self.algo).discrete
+        readouts = Q_READOUTS if discrete else READOUTS
         if self.readout not in (*readouts, "none"):
-            kind = "a Q-network" if self.algo == "dqn" else "an actor"
+            kind = "a Q-network" if discrete else "an actor"
             raise ValueError(f"--readout {self.readout} is not one of {kind}: it has {', '.join(readouts)}")
         if self.readout == "rate" and self.readout_init == "torch":
             raise ValueError("--readout-init torch does not apply: a rate read-out starts at torch's scale anyway")
@@ -286,12 +312,14 @@ class TrainConfig:
             )
 
     def algorithm_options(self) -> Any:
-        table = ALGORITHMS[self.algo]
-        known = {f.name for f in fields(table)}
-        given = {name: getattr(self, name) for name in known if hasattr(self, name)}
-        if self.algo == "dqn":
-            given["learning_rate"] = self.critic_learning_rate
-        return table(**{name: value for name, value in given.items() if value is not None})
+        """Of the algorithm's own dataclass, which may have something against them."""
+        shared = {f.name: getattr(self, f.name) for f in fields(self)}
+        own = {name: algo_options.as_given(value) for name, value in self.algo_options.items()}
+        given = {name: value for name, value in shared.items() if value is not None} | own
+        try:
+            return find_algorithm(self.algo).options_from(given)
+        except ValueError as error:
+            raise ValueError(f"{self.algo} does not take these options: {error}") from error
 
     def proxy_options(self) -> ProxyOptions:
         assert self.proxy_hidden is not None
@@ -323,7 +351,7 @@ class TrainConfig:
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
         hints = get_type_hints(cls)
         for name, value in values.items():
-            if not _has_type(hints[name], value):
+            if not has_kind(hints[name], value):
                 raise ValueError(f"option {name!r} has a value of the wrong kind: {value!r}")
         return cls(**values)
 
@@ -348,7 +376,7 @@ class TrainConfig:
                 if value is None or (name == "neuron" and value == "none"):
                     continue
                 option = "--import" if name == "import_modules" else flag(name)
-                if name == "env_kwargs":
+                if name in ("env_kwargs", "algo_options"):
                     words += [option, *words_of(value)]
                 elif name == "wrappers":
                     words += [word for wrapper in value for word in ("--wrapper", wrapper)]
@@ -357,20 +385,6 @@ class TrainConfig:
                 else:
                     words += [option, *map(str, value if isinstance(value, list) else [value])]
         return shlex.join(words)
-
-
-def _has_type(hint: Any, value: Any) -> bool:
-    """Whether a value read from a file is of the kind that the option holds."""
-    kind, parts = get_origin(hint), get_args(hint)
-    if kind in (Union, UnionType):
-        return any(_has_type(part, value) for part in parts)
-    if kind is Literal:
-        return value in parts or (value == "none" and "default" in parts)  # none: it means nothing for this run
-    if kind is dict:
-        return isinstance(value, dict)
-    if kind is tuple:
-        return isinstance(value, tuple) and all(_has_type(parts[0], item) for item in value)
-    return type(value) is hint or (hint is float and type(value) is int)
 
 
 def _plain(value: Any) -> Any:

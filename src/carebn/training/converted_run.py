@@ -56,7 +56,7 @@ def replay_observations(run_dir: Path) -> NDArray[Any]:
 def convert_run(run_dir: Path, conversion: Conversion, trust: Trust = False) -> tuple[Policy, dict[str, Any]]:
     """The converted policy of a finished run, and the record of how it came about."""
     conversion = conversion.checked()
-    if read_conversion(run_dir) is not None:
+    if read_conversion(run_dir, trust) is not None:
         raise ValueError(f"{run_dir} holds a converted policy already; convert the run that it came from")
     config = read_config(run_dir)
     if find_method(config.method).spiking:

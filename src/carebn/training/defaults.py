@@ -5,11 +5,11 @@ In this order: the user, the method, the paper's table of the algorithm (or that
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from carebn.algorithm import DDPGOptions, DQNOptions, SACOptions, TD3Options, proxy_table
+from carebn.algorithm import find_algorithm, proxy_table
 from carebn.norm import NORMS
 from carebn.training.methods import Method
 from carebn.training.warm_up import warm_up
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 Config = TypeVar("Config", bound="TrainConfig")
 
-ALGORITHMS: dict[str, type[Any]] = {"dqn": DQNOptions, "ddpg": DDPGOptions, "td3": TD3Options, "sac": SACOptions}
 FROM_TABLE = (
     "batch_size", "gamma", "tau", "actor_learning_rate", "critic_learning_rate", "exploration_noise",
     "target_interval", "epsilon_decay_steps",
@@ -54,12 +53,22 @@ def _spikes(config: "TrainConfig", method: Method) -> str:
     return "" if method.spiking else f"method {config.method} has no spiking neurons"
 
 
+def _has_q(config: "TrainConfig") -> bool:
+    return find_algorithm(config.algo).discrete
+
+
 def _encodes(config: "TrainConfig", method: Method) -> str:
-    return _spikes(config, method) or ("a Q-network has no population coding" if config.algo == "dqn" else "")
+    return _spikes(config, method) or ("a Q-network has no population coding" if _has_q(config) else "")
 
 
 def _normalises(config: "TrainConfig", method: Method) -> str:
     return f"method {config.method} has no normaliser" if method.norm == "none" else ""
+
+
+def _has_momentum(config: "TrainConfig", method: Method) -> str:
+    return _normalises(config, method) or (
+        "" if "momentum" in signature(NORMS[method.norm]).parameters else f"normaliser {method.norm} has no momentum"
+    )
 
 
 def _starts_norm(config: "TrainConfig", method: Method) -> str:
@@ -69,7 +78,7 @@ def _starts_norm(config: "TrainConfig", method: Method) -> str:
 
 
 def _has_target_actor(config: "TrainConfig", method: Method) -> str:
-    return "" if config.algo in ("td3", "ddpg") else f"{config.algo} has no target actor"
+    return "" if find_algorithm(config.algo).target_actor else f"{config.algo} has no target actor"
 
 
 def _has_proxy(config: "TrainConfig", method: Method) -> str:
@@ -85,7 +94,7 @@ def _carries_residual(config: "TrainConfig", method: Method) -> str:
 
 
 def _takes_bytes(config: "TrainConfig", method: Method) -> str:
-    return "" if config.algo == "dqn" else f"{config.algo} has an actor, not a Q-network that reads bytes"
+    return "" if _has_q(config) else f"{config.algo} has an actor, not a Q-network that reads bytes"
 
 
 # Why an option means nothing here; an empty answer: it does mean something. Options not listed always do.
@@ -101,7 +110,7 @@ WHY_NOT: dict[str, Why] = {
     "readout_init": _encodes,
     "intralayer": _encodes,
     "norm_init": _starts_norm,
-    "norm_momentum": _normalises,
+    "norm_momentum": _has_momentum,
     "target": _has_target_actor,
     **dict.fromkeys(PROXY, _has_proxy),
     "conversion_steps": _converts,
@@ -116,10 +125,7 @@ def flag(name: str) -> str:
 
 def table_of(config: "TrainConfig") -> dict[str, Any]:
     """The paper's table of the algorithm, under the names of our options."""
-    table = asdict(ALGORITHMS[config.algo]())
-    if config.algo == "dqn":
-        table["critic_learning_rate"] = table.pop("learning_rate")
-    return table
+    return find_algorithm(config.algo).table()
 
 
 def default_of(name: str, config: "TrainConfig", method: Method) -> Any:
@@ -144,7 +150,9 @@ def _with_warm_up(config: Config, method: Method) -> Config:
     """Unless the user says when learning starts, that and the random steps follow the budget."""
     if config.learning_starts is not None:
         return config
-    batch_size = config.batch_size or default_of("batch_size", config, method)
+    batch_size = config.batch_size or (
+        default_of("batch_size", config, method) if "batch_size" in table_of(config) else 1
+    )
 
     def follow(published: int) -> int:
         return warm_up(published, config.total_timesteps, batch_size)

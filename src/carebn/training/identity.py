@@ -9,18 +9,23 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from carebn.checksums import Vouched, read_json
+from carebn.checksums import Mismatch, Vouched, read_json
 from carebn.training.config import TrainConfig
 from carebn.training.defaults import flag
 from carebn.training.lock import LOCK_FILE
 from carebn.training.observers import file_name
+from carebn.training.own_code import register
+from carebn.training.worlds import NeedsWord, Trust, modules_of
 
 MAY_DIFFER = ("total_timesteps", "threads")
 HOW = ("threads", "device", "track", "quiet", "trust")  # options that do not say what to train
 
 
-def stored_config(directory: Path) -> TrainConfig | None:
-    """The configuration of the run that the directory holds; None: there is none. Something else there is refused."""
+def stored_config(directory: Path, trust: Trust = False) -> TrainConfig | None:
+    """The configuration of the run that the directory holds; None: there is none. Something else there is refused.
+
+    ``trust``: the user's word for modules that it names, should it need one of its own to be understood.
+    """
     path = directory / "config.json"
     if path.exists():
         data = read_json(path)
@@ -29,7 +34,11 @@ def stored_config(directory: Path) -> TrainConfig | None:
         if "conversion" in data:
             raise ValueError(f"{directory} holds a converted policy, not a run; choose another --run-dir")
         try:
-            config = TrainConfig.from_json(data).checked()
+            config = TrainConfig.from_json(data)
+            register(config, trust, directory)
+            config = config.checked()
+        except (Mismatch, NeedsWord):
+            raise
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path} cannot be read: {error}") from error
         Vouched(directory).check("config.json")
@@ -73,7 +82,7 @@ def check_steps(directory: Path, step: int | None, config: TrainConfig) -> None:
 def with_stored_options(config: TrainConfig, words: Iterable[str]) -> TrainConfig:
     """The configuration that a command line asks for: of a run that is there already, what it does not name is as
     there."""
-    theirs = None if config.run_dir is None else stored_config(config.run_dir)
+    theirs = None if config.run_dir is None else stored_config(config.run_dir, config.trust or modules_of(config))
     if theirs is None:
         if config.run_dir is not None and not set(_named(words)) - {"run_dir", *HOW}:
             raise ValueError(

@@ -7,6 +7,7 @@ from functools import partial
 
 import torch
 
+from carebn.algorithm import find_algorithm
 from carebn.machine import cores
 from carebn.stopping import Stop, StopRequest
 from carebn.training.callbacks import Callback, Event, Kind, listeners, may_go_on
@@ -279,11 +280,7 @@ class Run:
             ) from error
 
     def _policy(self) -> dict[str, torch.Tensor]:
-        policy = self.agent.policy.state_dict()
-        if self.config.algo == "sac":  # what sampling needs besides
-            own = self.agent.state_dict()
-            policy |= {k.removeprefix("gaussian."): v for k, v in own.items() if k.startswith("gaussian.log_std.")}
-        return policy
+        return find_algorithm(self.config.algo).policy_tensors(self.agent)
 
     def _write_derived(self) -> None:
         self.files.write_derived(self._policy(), self.state.best_policy, self.state.best_evaluation)

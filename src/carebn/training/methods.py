@@ -5,14 +5,31 @@ normaliser, sometimes neuron); ``options`` are its values for options that a use
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from carebn.algorithm import ALGORITHMS, Algorithm
 from carebn.errors import unknown_name
+from carebn.norm import NORMS
 
 TASKS = ("InvertedDoublePendulum-v4", "Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4")
-CONTINUOUS = ("td3", "ddpg", "sac")
+
+
+def _any(algorithm: Algorithm) -> bool:
+    return True
+
+
+def _has_actor(algorithm: Algorithm) -> bool:
+    return not algorithm.discrete
+
+
+def _has_target_actor(algorithm: Algorithm) -> bool:
+    return algorithm.target_actor
+
+
+def _is_td3(algorithm: Algorithm) -> bool:
+    return algorithm is ALGORITHMS["td3"]
 
 
 @dataclass(frozen=True)
@@ -41,8 +58,14 @@ class Method:
     options: Mapping[str, Any] = field(default_factory=dict)
     by_task: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # more options, by the start of an env id
     fixed: tuple[str, ...] = ()  # options without which it would not be this method
-    algorithms: tuple[str, ...] = ()  # those it is defined for; empty: all
+    suits: Callable[[Algorithm], bool] = _any  # whether it is defined for an algorithm
     conversion: Mapping[str, Any] | None = None  # how the trained ANN becomes spiking when the run ends
+
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        """Those it is defined for; empty: all."""
+        names = tuple(name for name, algorithm in ALGORITHMS.items() if self.suits(algorithm))
+        return names if len(names) < len(ALGORITHMS) else ()
 
     def preset(self, env_id: str) -> dict[str, Any]:
         """Its options for a task."""
@@ -120,14 +143,14 @@ METHODS: dict[str, Method] = {
         "Tang et al., CoRL 2020",
         (Score("Table 1", -6.66, (9351, 4590, 9594, 2772, 3307)),),
         neuron="clif",
-        algorithms=CONTINUOUS,
+        suits=_has_actor,
     ),
     "mdc-san": Method(
         "the paper's MDC-SAN: vanilla with dynamic neurons",
         "Zhang et al., AAAI 2022",
         (Score("Table 1", 0.37, (9350, 4800, 9147, 3446, 3964)),),
         neuron="dn",
-        algorithms=CONTINUOUS,
+        suits=_has_actor,
     ),
     "ilc-san": Method(
         "the paper's ILC-SAN: connected output populations",
@@ -135,7 +158,7 @@ METHODS: dict[str, Method] = {
         (Score("Table 1", 4.64, (9352, 5584, 9222, 3403, 4200)),),
         neuron="clif",
         options={"intralayer": "intra"},
-        algorithms=CONTINUOUS,
+        suits=_has_actor,
     ),
     "tdbn": Method(
         "spiking actor with tdBN",
@@ -210,7 +233,7 @@ METHODS: dict[str, Method] = {
         ),
         options={"neuron": "lif", "target": "proxy"},
         fixed=("target",),
-        algorithms=("td3", "ddpg"),
+        suits=_has_target_actor,
     ),
     "pop-san-original": Method(
         "PopSAN as its authors ran it",
@@ -219,7 +242,7 @@ METHODS: dict[str, Method] = {
         neuron="clif",
         options=_ORIGINAL,
         by_task={"Hopper": {"coding": "poisson"}, "Walker2d": {"coding": "poisson"}},
-        algorithms=("td3",),
+        suits=_is_td3,
     ),
     "mdc-san-original": Method(
         "MDC-SAN as its authors ran it",
@@ -227,19 +250,30 @@ METHODS: dict[str, Method] = {
         (Score("its own paper; Ant 5628, HalfCheetah 11657, Walker2d 5566", text="Hopper 3636 in its own paper"),),
         neuron="dn",
         options=_ORIGINAL | {"coding": "analogue"},
-        algorithms=("td3",),
+        suits=_is_td3,
     ),
     "ilc-san-original": Method(
         "ILC-SAN as its authors ran it",
         "Chen et al., TNNLS 2024",
         neuron="clif",
         options=_ORIGINAL | {"readout": "membrane", "readout_init": "torch", "intralayer": "intra"},
-        algorithms=("td3",),
+        suits=_is_td3,
     ),
 }
 
 
+def all_methods() -> dict[str, Method]:
+    """The published ones, and a spiking actor with each normaliser that none of them has, under its own name."""
+    published = {method.norm for method in METHODS.values()}
+    return METHODS | {
+        name: Method(f"spiking actor with {name}", f"normaliser of {norm.__module__}", norm=name)
+        for name, norm in NORMS.items()
+        if name not in published and name not in METHODS
+    }
+
+
 def find_method(name: str) -> Method:
-    if name not in METHODS:
-        raise ValueError(unknown_name("method", name, METHODS))
-    return METHODS[name]
+    methods = all_methods()
+    if name not in methods:
+        raise ValueError(unknown_name("method", name, methods))
+    return methods[name]

@@ -11,8 +11,7 @@ from gymnasium.spaces import Discrete, Space
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from carebn.algorithm.base import normal
-from carebn.algorithm.sac import LOG_STD_RANGE, log_std_network
+from carebn.algorithm import find_algorithm
 from carebn.checksums import Mismatch, Vouched
 from carebn.conversion import Converted, Simulation, shaped_like
 from carebn.network import ANNActor, SpikingActor
@@ -26,9 +25,10 @@ from carebn.training.config import TrainConfig
 from carebn.training.environment import Env, Spaces, spaces_from
 from carebn.training.evaluation import Evaluation, play
 from carebn.training.flat import flattened, own_spaces
+from carebn.training.own_code import register
 from carebn.training.policy_file import NAME, read_policy
 from carebn.training.spaces_file import read_spaces
-from carebn.training.worlds import MakeEnv, Trust, env_of, given_env
+from carebn.training.worlds import MakeEnv, NeedsWord, Trust, env_of, given_env
 
 OwnSpaces = tuple[Space[Any], Space[Any]]
 
@@ -49,7 +49,7 @@ class Policy:
         config: TrainConfig,
         obs_dim: int,
         obs_dtype: Any,
-        log_std: nn.Module | None = None,
+        sampler: nn.Module | None = None,
         own: OwnSpaces | None = None,
         trust: Trust = False,
     ) -> None:
@@ -59,7 +59,8 @@ class Policy:
         self.config = config
         self.obs_dim = obs_dim
         self.obs_dtype = obs_dtype
-        self._log_std = None if log_std is None else log_std.eval().requires_grad_(False)
+        self._algorithm = find_algorithm(config.algo)
+        self._sampler = None if sampler is None else sampler.eval().requires_grad_(False)
         self._rng = np.random.default_rng()
         self.own = own  # observations and actions as the environment itself has them
         self._action_start = int(own[1].start) if own is not None and isinstance(own[1], Discrete) else 0
@@ -127,8 +128,8 @@ class Policy:
         """For one observation or a batch of them, with a row of state each; actions as the environment numbers them.
 
         An observation that is no flat Box (a Dict, say) is taken one at a time as it comes, or made flat.
-        ``deterministic=False`` samples from the Gaussian of a policy trained by sac, from the generator that ``seed``
-        starts. What td3, ddpg and dqn train is deterministic and stays so, as does a converted policy.
+        ``deterministic=False`` samples where the algorithm has trained something to sample from (sac: a Gaussian), from
+        the generator that ``seed`` starts. Other policies are deterministic and stay so, as does a converted one.
         """
         if self.own is not None:
             observation = flattened(self.own[0], observation)
@@ -145,7 +146,7 @@ class Policy:
         """``predict`` for what ``make_env`` gives: flat observations, actions numbered from zero."""
         obs = self.checked(observation)
         batch = obs.reshape(-1, self.obs_dim)
-        if not deterministic and self.config.algo == "sac" and not isinstance(self.network, Converted):
+        if not deterministic and self._algorithm.sampling is not None and not isinstance(self.network, Converted):
             action: NDArray[Any] = self._sample(batch)
             state = None
         elif self._fast is not None:
@@ -171,7 +172,7 @@ class Policy:
 
     def choose(self, output: Tensor) -> NDArray[Any]:
         """The action for what the network returned: that itself, or the action of the largest Q."""
-        action: NDArray[Any] = (output.argmax(-1) if self.config.algo == "dqn" else output).numpy()
+        action: NDArray[Any] = (output.argmax(-1) if self._algorithm.discrete else output).numpy()
         return action
 
     def _decide(
@@ -195,25 +196,30 @@ class Policy:
         return self.choose(out), None if kept is None else kept.numpy()
 
     def _sample(self, batch: NDArray[Any]) -> NDArray[Any]:
-        """u = potential + σ·noise, squashed into the bounds; σ sees z-scores where the encoder does."""
-        if self._log_std is None:
+        """From what the network gives before any bounds; the sampling network sees z-scores where the encoder does."""
+        if self._sampler is None:
             raise ValueError(
                 "this policy was saved without the spread of its actions, so none can be sampled; running the same "
                 "carebn train command again adds it"
             )
-        assert isinstance(self.network, SpikingActor | ANNActor)
-        zscore = self.network.encoder.zscore if isinstance(self.network, SpikingActor) else None
+        assert self._algorithm.sampling is not None
+        network, obs = self.network, torch.from_numpy(batch)
+        unbounded: Callable[[Tensor], Tensor] = network
+        if isinstance(network, SpikingActor | ANNActor):
+            unbounded, obs = network.potential, obs.float()
+        zscore = network.encoder.zscore if isinstance(network, SpikingActor) else None
         with torch.no_grad():
-            obs = torch.from_numpy(batch).float()
             if self._random:
-                potential = obs.new_empty(len(batch), self.network.bounds.middle.numel())
+                rows = []
                 for i, row in enumerate(batch):
                     with seeded(seed_of(row)):
-                        potential[i] = self.network.potential(obs[i : i + 1])[0]
+                        rows.append(unbounded(obs[i : i + 1]))
+                output = torch.cat(rows)
             else:
-                potential = self.network.potential(obs)
-            std = self._log_std(obs if zscore is None else zscore(obs)).clamp(*LOG_STD_RANGE).exp()
-            action: NDArray[Any] = self.network.bounds(potential + std * normal(self._rng, std)).numpy()
+                output = unbounded(obs)
+            seen = obs if zscore is None else zscore(obs)
+            drawn = self._algorithm.sampling.draw(network, self._sampler, output, seen, self._rng)
+        action: NDArray[Any] = drawn.numpy()
         return action
 
     def _each_by_itself(self, batch: NDArray[Any]) -> NDArray[Any]:
@@ -225,22 +231,24 @@ class Policy:
         return np.concatenate(actions)
 
 
-def read_config(run_dir: Path | str) -> TrainConfig:
+def read_config(run_dir: Path | str, trust: Trust = False) -> TrainConfig:
     """What was trained, whether or not it was converted afterwards."""
-    return _read(run_dir)[0]
+    return _read(run_dir, trust)[0]
 
 
-def read_conversion(run_dir: Path | str) -> dict[str, Any] | None:
+def read_conversion(run_dir: Path | str, trust: Trust = False) -> dict[str, Any] | None:
     """The record of how a policy was converted to a spiking one; None: it is as it was trained."""
-    return _read(run_dir)[1]
+    return _read(run_dir, trust)[1]
 
 
-def _read(run_dir: Path | str) -> tuple[TrainConfig, dict[str, Any] | None]:
+def _read(run_dir: Path | str, trust: Trust) -> tuple[TrainConfig, dict[str, Any] | None]:
     path = Path(run_dir) / "config.json"
     try:
         data = read_object(path)
         conversion = data.pop("conversion", None)
-        config = TrainConfig.from_json(data).checked()
+        config = TrainConfig.from_json(data)
+        register(config, trust, Path(run_dir))
+        config = config.checked()
         Vouched(Path(run_dir)).check("config.json")
         return config, conversion
     except FileNotFoundError:
@@ -249,7 +257,7 @@ def _read(run_dir: Path | str) -> tuple[TrainConfig, dict[str, Any] | None]:
         raise ValueError(f"{run_dir} is not a run directory: it is a file") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror})") from error
-    except Mismatch:
+    except (Mismatch, NeedsWord):
         raise
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
@@ -281,10 +289,10 @@ def load(run_dir: Path | str, which: Which = "last", *, trust: Trust = False) ->
     """The policy of a run as of its last checkpoint, or that of its best evaluation, or a converted one. Nothing in the
     directory is executed.
 
-    ``trust``: where the environment is made (to evaluate, say), import the modules that the run's configuration names,
-    all of them or those listed.
+    ``trust``: import the modules that the run's configuration names, all of them or those listed, where the environment
+    is made (to evaluate, say), or where the policy itself is made of what they register.
     """
-    config, conversion = _read(run_dir)
+    config, conversion = _read(run_dir, trust)
     command = "train" if conversion is None else "convert"
     remedy = f"running the same carebn {command} command again restores it"
     path = Path(run_dir) / NAME
@@ -300,16 +308,27 @@ def load(run_dir: Path | str, which: Which = "last", *, trust: Trust = False) ->
     if conversion is not None:
         network = shaped_like(network, _simulation(conversion, Path(run_dir) / "config.json"))
     tensors = read_policy(Path(run_dir), remedy, path.name)
-    spread = {name: tensors.pop(name) for name in list(tensors) if name.startswith("log_std.")}
-    log_std = None
     try:
+        sampler = _sampler(config, spaces, tensors)
         network.load_state_dict(tensors)
-        if spread:
-            log_std = log_std_network(spaces.obs_dim, *spaces.action_shape)
-            log_std.load_state_dict({name.removeprefix("log_std."): tensor for name, tensor in spread.items()})
     except RuntimeError as error:
         reason = str(error).splitlines()[0].rstrip(":")
         raise ValueError(f"{path} does not hold this run's policy: {reason}; {remedy}") from error
-    if not all(torch.isfinite(tensor).all() for tensor in (*network.state_dict().values(), *spread.values())):
+    loaded = [network] if sampler is None else [network, sampler]
+    if not all(torch.isfinite(tensor).all() for part in loaded for tensor in part.state_dict().values()):
         raise ValueError(f"{path} holds NaN or infinity")
-    return Policy(network, config, spaces.obs_dim, spaces.obs_dtype, log_std, own, trust)
+    return Policy(network, config, spaces.obs_dim, spaces.obs_dtype, sampler, own, trust)
+
+
+def _sampler(config: TrainConfig, spaces: Spaces, tensors: dict[str, Tensor]) -> nn.Module | None:
+    """The network that actions are sampled with, its tensors taken out of a policy file's; None: there is none."""
+    sampling = find_algorithm(config.algo).sampling
+    if sampling is None:
+        return None
+    prefix = f"{sampling.name}."
+    own = {name.removeprefix(prefix): tensors.pop(name) for name in list(tensors) if name.startswith(prefix)}
+    network = sampling.make(spaces.obs_dim, spaces.actions or sum(spaces.action_shape))
+    if network.state_dict() and not own:
+        return None  # of a converted policy, or as earlier versions saved it
+    network.load_state_dict(own)
+    return network

@@ -15,6 +15,8 @@ from carebn.training.files import write_atomically
 
 NAME = "policy.safetensors"
 CHECKSUM = "sha256"  # the only entry of the metadata: with more, their order in the file would not be fixed
+FORMAT = "carebn_format"  # an entry that files have from format 2 on
+THIS_FORMAT = "1"
 
 
 class NoChecksum(CarebnWarning):
@@ -40,12 +42,23 @@ def write_policy(directory: Path, tensors: dict[str, Tensor]) -> None:
     write_atomically(directory / NAME, policy_bytes(tensors))
 
 
+def check_format(path: Path, number: str) -> None:
+    """Refuse a file that a later version has written in another way."""
+    if number != THIS_FORMAT:
+        raise ValueError(
+            f"{path} is a policy in format {number[:20]}, and this version of carebn reads format {THIS_FORMAT}; use a "
+            f"version that reads it: the run's versions.json names the one that wrote it"
+        )
+
+
 def read_policy(directory: Path, remedy: str, name: str = NAME) -> dict[str, Tensor]:
     """The tensors, as they were written; ``remedy`` is what to do if they are not."""
     path = directory / name
     try:
         with safe_open(regular_file(path), framework="pt") as file:
-            expected = (file.metadata() or {}).get(CHECKSUM)
+            about = file.metadata() or {}
+            check_format(path, about.get(FORMAT, THIS_FORMAT))
+            expected = about.get(CHECKSUM)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no mapping
     except FileNotFoundError:
         raise ValueError(f"{directory} has no policy yet: its first checkpoint is still to come") from None
