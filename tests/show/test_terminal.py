@@ -18,10 +18,10 @@ from carebn.measure.energy import Count, counterpart
 from carebn.measure.energy_report import table as energy_table
 from carebn.measure.spikes import Decision, record
 from carebn.network import SpikingActor
+from carebn.paper import STUDIES
 from carebn.show.terminal import print_table
-from carebn.study.gather import gather
-from carebn.study.paper import STUDIES
-from carebn.study.tables import published_text, tables_of
+from carebn.study.evidence.gather import gather
+from carebn.study.report.terminal import published_text, tables_of
 from carebn.training.methods import METHODS
 
 WIDTHS = (80, 100, 120, 200)

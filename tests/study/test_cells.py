@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from fake_runs import write_run
 
+from carebn.paper import STUDIES
+from carebn.paper.facts import IDP
+from carebn.paper.records import Cell, Variant
+from carebn.paper.tables import MAIN
 from carebn.study.cells import Budget, belongs, config_of, lacks_method
-from carebn.study.gather import Gathered, gather
-from carebn.study.paper import IDP, MAIN, STUDIES
-from carebn.study.records import Cell, Variant
-from carebn.study.runs import RunRecord, read_runs
-from carebn.study.statistics import max_average_return
+from carebn.study.evidence.gather import Gathered, gather
+from carebn.study.evidence.runs import RunRecord, read_runs
+from carebn.study.evidence.statistics import max_average_return
 from carebn.training import TrainConfig
 
 EXPLORATION = STUDIES["exploration"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carebn.study import statistics
+from carebn.study.evidence import statistics
 
 A, B = "a", "b"
 numbers = st.floats(-1e3, 1e3, allow_subnormal=False)

@@ -14,8 +14,9 @@ from abilities import reads_proc
 from fake_runs import PROBE, write_converted_run, write_costs, write_energy, write_run
 
 from carebn import cli
-from carebn.study.paper import MUJOCO, STUDIES
-from carebn.study.statistics import iqm, probability_of_improvement
+from carebn.paper import STUDIES
+from carebn.paper.facts import MUJOCO
+from carebn.study.evidence.statistics import iqm, probability_of_improvement
 
 pytestmark = pytest.mark.slow
 

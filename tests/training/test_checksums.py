@@ -11,7 +11,7 @@ from test_extension import config, contents, make_older
 
 from carebn.checksums import Mismatch, read_sealed, sealed
 from carebn.commands.train import run as train
-from carebn.study.runs import DamagedRun, read_run
+from carebn.study.evidence.runs import DamagedRun, read_run
 from carebn.training import Run
 from carebn.training.checkpoint import Damaged
 

@@ -7,8 +7,9 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from carebn.paper.facts import MUJOCO
 from carebn.show.terminal import FILE_WIDTH, print_table, terminal
-from carebn.training.methods import METHODS, TASKS, find_method
+from carebn.training.methods import METHODS, find_method
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def _show(name: str, console: Console) -> None:
         console.print(f"  with --algo {', '.join(method.algorithms)}")
     for score in method.scores:
         console.print(f"published: {score.short()} ({score.where})")
-        for task, value in zip(TASKS, score.returns, strict=False):
+        for task, value in zip(MUJOCO, score.returns, strict=False):
             console.print(f"  {task} {value}")
 
 

@@ -12,12 +12,13 @@ from rich.table import Table
 from carebn.errors import unknown_name
 from carebn.limits import check_memory, check_most
 from carebn.machine import cores
+from carebn.paper import FIGURES, STUDIES, TABLES, find_study
+from carebn.paper.facts import IDP
+from carebn.paper.records import Study
 from carebn.show.terminal import print_table, terminal
-from carebn.study.paper import FIGURES, IDP, STUDIES, TABLES, find_study
-from carebn.study.records import Study
 
 if TYPE_CHECKING:  # loads torch, which listing studies and --help do without
-    from carebn.study.sweep import Sweep
+    from carebn.study.sweep.jobs import Sweep
 
 EVERY = "all"
 MOST_SEEDS = 1000  # per cell; the paper has five
@@ -119,8 +120,8 @@ def _run(config: RunStudy) -> int:
     studies = _studies("run", config.names)
     envs = _environments(studies, config.envs)
     from carebn.study.cells import Budget, config_of, lacks_method
-    from carebn.study.executors import EXECUTORS, Place
-    from carebn.study.sweep import Sweep
+    from carebn.study.sweep.executors import EXECUTORS, Place
+    from carebn.study.sweep.jobs import Sweep
 
     budget = Budget.scaled(config.scale)
     configs, missing = [], {}
@@ -143,7 +144,7 @@ def _run(config: RunStudy) -> int:
         _plan(Sweep(configs, config.runs), config)
         return 0
     from carebn.show.outputs import writable_directory
-    from carebn.study.display import SweepDisplay, summary
+    from carebn.study.sweep.display import SweepDisplay, summary
 
     writable_directory(config.runs, "--runs")
     place = Place(config.on, config.workers, config.address, config.slurm, config.runs)
@@ -169,9 +170,9 @@ def _run(config: RunStudy) -> int:
 
 
 def _plan(sweep: "Sweep", config: RunStudy) -> None:
-    from carebn.study.estimate import estimate, spelled
-    from carebn.study.runs import read_runs
-    from carebn.study.sweep import DONE, newest_checkpoint
+    from carebn.study.evidence.runs import read_runs
+    from carebn.study.sweep.estimate import estimate, spelled
+    from carebn.study.sweep.jobs import DONE, newest_checkpoint
 
     console = terminal()
     table = Table(box=None, pad_edge=False)
@@ -206,10 +207,10 @@ def _show(config: ShowStudy) -> int:
     studies = _studies("show", config.names)
     envs = _environments(studies, config.envs)
     from carebn.study.cells import Budget
-    from carebn.study.gather import gather
-    from carebn.study.measured import read_measured
-    from carebn.study.runs import read_runs
-    from carebn.study.tables import DRAWN, costs_of, distributions_of, tables_of
+    from carebn.study.evidence.gather import gather
+    from carebn.study.evidence.measured import read_measured
+    from carebn.study.evidence.runs import read_runs
+    from carebn.study.report.terminal import DRAWN, costs_of, distributions_of, tables_of
 
     if config.scale is not None:
         Budget.scaled(config.scale)  # a mistake is told before anything is read

@@ -27,6 +27,7 @@ from carebn.limits import (
 )
 from carebn.network.decoder import Q_READOUTS, READOUTS
 from carebn.neuron import NEURONS
+from carebn.paper.facts import STEPS as PAPER_STEPS
 from carebn.training.defaults import ALGORITHMS, WHY_NOT, fill, flag
 from carebn.training.env_kwargs import EnvKwargs, words_of
 from carebn.training.env_kwargs import check as check_env_kwargs
@@ -76,7 +77,7 @@ class TrainConfig:
     """lif, clif, dn or dn-authors. Default: the method's, else clif for an actor and lif for a Q-network."""
     seed: int = 0
     """All randomness comes from it: the same seed gives the same files."""
-    total_timesteps: Steps = 1_025_000
+    total_timesteps: Steps = PAPER_STEPS
     """Environment steps, random warm-up included."""
     threads: int = 1
     """Threads of this run. One is best when several runs share a machine."""

@@ -8,9 +8,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carebn.study.report.curves import Curve
-from carebn.study.report.explorer import Line
-from carebn.study.report.parts import View
+from carebn.study.views.curves import Curve
+from carebn.study.views.explorer import Line
+from carebn.study.views.parts import View
 from carebn.training.files import write_atomically
 
 if TYPE_CHECKING:

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from carebn.study.evidence.runs import Runs
 from carebn.study.numbers import MISSING, spelled, with_spread
-from carebn.study.report.explorer import Line
-from carebn.study.report.parts import Absent, Bar, Number, Panel, Table, View
-from carebn.study.runs import Runs
+from carebn.study.views.explorer import Line
+from carebn.study.views.parts import Absent, Bar, Number, Panel, Table, View
 
 MARKS = {"above": "▲ ", "below": "▼ "}
 

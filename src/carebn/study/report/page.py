@@ -8,10 +8,11 @@ from importlib.resources import files
 from typing import Any
 
 from carebn import __version__
-from carebn.study.report.curves import Curve
-from carebn.study.report.explorer import Line, with_most_data
-from carebn.study.report.parts import PAPER_STEPS, Absent, Bar, Number, Panel, Table, View
-from carebn.study.runs import RunRecord, Runs
+from carebn.paper.facts import STEPS as PAPER_STEPS
+from carebn.study.evidence.runs import RunRecord, Runs
+from carebn.study.views.curves import Curve
+from carebn.study.views.explorer import Line, with_most_data
+from carebn.study.views.parts import Absent, Bar, Number, Panel, Table, View
 
 DIGITS = 7  # significant ones, of what is drawn: more than are read off, so that nothing is rounded twice
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from carebn.reading import read_file, read_object
-from carebn.study.runs import RunRecord
+from carebn.study.evidence.runs import RunRecord
 from carebn.training.files import sha256
 
 ENERGY_FILE = "energy.json"

@@ -6,14 +6,14 @@ from statistics import fmean
 from rich.table import Table
 from rich.text import Text
 
-from carebn.study import statistics
+from carebn.paper.facts import IDP
+from carebn.paper.records import Published, Row, Study
 from carebn.study.cells import Budget, belongs, conversion_steps
-from carebn.study.gather import Gathered
-from carebn.study.measured import Distribution
+from carebn.study.evidence import statistics
+from carebn.study.evidence.gather import Gathered
+from carebn.study.evidence.measured import Distribution
+from carebn.study.evidence.statistics import Estimate
 from carebn.study.numbers import MISSING, spelled, with_spread
-from carebn.study.paper import IDP
-from carebn.study.records import Published, Row, Study
-from carebn.study.statistics import Estimate
 
 SCORES: dict[str, Callable[[Sequence[float]], float]] = {
     "max": statistics.max_average_return,

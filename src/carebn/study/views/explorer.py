@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from carebn.study.report.curves import Curve, evaluation_traces, exploration_traces, mean_curve
-from carebn.study.runs import NOT_OF_THE_CELL, RunRecord
-from carebn.study.statistics import max_average_return, mean_and_std, mean_of_last
+from carebn.study.evidence.runs import NOT_OF_THE_CELL, RunRecord
+from carebn.study.evidence.statistics import max_average_return, mean_and_std, mean_of_last
+from carebn.study.views.curves import Curve, evaluation_traces, exploration_traces, mean_curve
 
 METHOD_LABELS = {
     "care-bn": "CaRe-BN", "ca": "Ca-BN", "re": "Re-BN", "bn": "BN", "tdbn": "tdBN", "bntt": "BNTT", "tebn": "TEBN",

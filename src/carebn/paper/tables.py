@@ -1,21 +1,10 @@
-"""Every table with results and every figure with data of the CaRe-BN paper, with all numbers that it prints.
+"""Every table with results of the CaRe-BN paper, with all numbers that it prints.
 
-Numbers of tables and figures count the paper's captions in order. Table 2 to 9 are hyper-parameters (the defaults of
-``carebn train``), Figure 2 and 8 are drawings.
+Table 2 to 9 are hyper-parameters: the defaults of ``carebn train``.
 """
 
-import re
-
-from carebn.errors import unknown_name
-from carebn.study.records import Published, Row, Study, Variant
-
-IDP = "InvertedDoublePendulum-v4"
-MUJOCO = (IDP, "Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4")
-WITHOUT_ANT = (IDP, "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4")  # DDPG diverges on Ant, with ANN and SNN alike
-ATARI = ("ALE/Pong-v5", "ALE/Breakout-v5", "ALE/SpaceInvaders-v5", "ALE/Freeway-v5", "ALE/Seaquest-v5")
-
-NEURONS = ("lif", "clif", "dn")
-NEURON_LABELS = {"lif": "LIF", "clif": "CLIF", "dn": "DN"}
+from carebn.paper.facts import FLOP_PICOJOULE, MUJOCO, NEURON_LABELS, SYNAPTIC_PICOJOULE, WITHOUT_ANT
+from carebn.paper.records import Published, Row, Study, Variant
 
 
 def vanilla(neuron: str, algo: str) -> Variant:
@@ -42,6 +31,9 @@ def _row(label: str, variant: Variant, numbers: str, summary: float) -> Row:
 
 ANN_TD3 = _row("ANN", Variant("ann"), "7503±3713 4770±1014 10857±475 3410±164 4340±383", 0.00)
 ANN_DDPG = _row("ANN", Variant("ann", "ddpg"), "9357±4 8604±241 3486±162 3385±408", 0.00)
+VANILLA_LIF = "9347±1 4243±949 9073±946 3507±85 2807±1834"
+VANILLA_CLIF = "9351±1 4590±1006 9594±689 2772±1263 3307±1514"
+VANILLA_DN = "9350±1 4800±994 9147±231 3446±131 3964±1353"
 CARE_CLIF = "9348±2 5373±159 9563±442 3586±49 4296±268"
 CARE_LIF = "9346±1 5083±356 8813±533 3489±118 4556±497"
 
@@ -56,8 +48,8 @@ MAIN = Study(
     rows=(
         ANN_TD3,
         _row("ANN-SNN", Variant("ann-snn"), "3859±4440 3550±963 8703±658 3098±281 4235±354", -21.11),
-        _row("pop-SAN", vanilla("clif", "td3"), "9351±1 4590±1006 9594±689 2772±1263 3307±1514", -6.66),
-        _row("MDC-SAN", vanilla("dn", "td3"), "9350±1 4800±994 9147±231 3446±131 3964±1353", 0.37),
+        _row("pop-SAN", vanilla("clif", "td3"), VANILLA_CLIF, -6.66),
+        _row("MDC-SAN", vanilla("dn", "td3"), VANILLA_DN, 0.37),
         _row("ILC-SAN", Variant("ilc-san"), "9352±1 5584±272 9222±615 3403±148 4200±717", 4.64),
         _row("tdBN", Variant("tdbn", neuron="clif"), "9346±2 4403±1134 9402±527 3592±46 3464±970", -2.28),
         _row("BNTT", Variant("bntt", neuron="clif"), "9347±1 4379±941 9466±659 3524±161 3689±1247", -1.62),
@@ -94,15 +86,10 @@ CLIF_DDPG = _with_and_without(
 DN_DDPG = _with_and_without(
     "Table 12", "dn", "ddpg", "9351±3 8069±897 3134±134 3238±633", "9351±2 7731±457 3418±159 3438±399", 2.76
 )
-LIF_TD3 = _with_and_without(
-    "Table 13", "lif", "td3", "9347±1 4243±949 9073±946 3507±85 2807±1834", CARE_LIF, 15.74
-)  # fmt: skip
-CLIF_TD3 = _with_and_without(
-    "Table 14", "clif", "td3", "9351±1 4590±1006 9594±689 2772±1263 3307±1514", CARE_CLIF, 15.20
-)
+LIF_TD3 = _with_and_without("Table 13", "lif", "td3", VANILLA_LIF, CARE_LIF, 15.74)
+CLIF_TD3 = _with_and_without("Table 14", "clif", "td3", VANILLA_CLIF, CARE_CLIF, 15.20)
 DN_TD3 = _with_and_without(
-    "Table 15", "dn", "td3", "9350±1 4800±994 9147±231 3446±131 3964±1353",
-    "9349±2 5444±161 9581±638 3470±115 4084±362", 4.37,
+    "Table 15", "dn", "td3", VANILLA_DN, "9349±2 5444±161 9581±638 3470±115 4084±362", 4.37
 )  # fmt: skip
 
 LIF_NORMALISERS = Study(
@@ -115,7 +102,7 @@ LIF_NORMALISERS = Study(
     summary_name="APG",
     rows=(
         ANN_TD3,
-        _row("Vanilla LIF", vanilla("lif", "td3"), "9347±1 4243±949 9073±946 3507±85 2807±1834", -7.08),
+        _row("Vanilla LIF", vanilla("lif", "td3"), VANILLA_LIF, -7.08),
         _row("tdBN", Variant("tdbn", neuron="lif"), "9346±1 4876±577 8845±526 3601±29 4098±408", 1.65),
         _row("BNTT", Variant("bntt", neuron="lif"), "9348±1 5244±321 9339±874 3593±62 3480±1450", 1.22),
         _row("TEBN", Variant("tebn", neuron="lif"), "9347±1 4408±1156 9452±539 3472±135 4235±381", 0.69),
@@ -212,175 +199,11 @@ ENERGY = Study(
         _row("ANN", ANN_TD3.variant, "1715.20 1862.40 1785.60 1728.00 1785.60", 1775.36),
         _row("SNN with CaRe-BN", care("clif", "td3"), "12.94 17.36 17.37 16.59 18.13", 16.48),
     ),
-    note="12.5 pJ per floating-point operation, 77 fJ per synaptic operation.",
-)
-
-# --- figures ----------------------------------------------------------------------------------------------------------
-
-_BN_AND_CARE = (Row("BN", Variant("bn", neuron="clif")), Row("CaRe-BN", care("clif", "td3")))
-
-
-def _neuron_rows(algo: str) -> tuple[Row, ...]:
-    pairs = ((f"{NEURON_LABELS[n]}{suffix}", make(n, algo)) for n in NEURONS for suffix, make in _FLAVOURS)
-    return tuple(Row(label, variant) for label, variant in pairs)
-
-
-_FLAVOURS = (("", vanilla), (" + CaRe-BN", care))
-_ANN_ROW = {"td3": Row("ANN", ANN_TD3.variant), "ddpg": Row("ANN", ANN_DDPG.variant)}
-
-INPUT_DISTRIBUTIONS = Study(
-    name="input-distributions",
-    where="Figure 1",
-    title="Real and estimated distributions of a normaliser's input, while they change fast and slowly",
-    kind="distributions",
-    envs=(IDP,),
-    seeds=1,
-    command="carebn measure distributions RUN RUN with its two runs",
-    rows=_BN_AND_CARE,
-    note="The paper does not name the task of this figure; InvertedDoublePendulum with CLIF and TD3 is used.",
-)
-WASSERSTEIN = Study(
-    name="wasserstein",
-    where="Figure 3",
-    title="Wasserstein distance between estimated and true distributions per layer (CLIF, TD3)",
-    kind="wasserstein",
-    envs=(IDP,),
-    measure=("wasserstein",),
-    rows=_BN_AND_CARE,
-)
-EXPLORATION = Study(
-    name="exploration",
-    where="Figure 4",
-    title="Exploration returns of BN and CaRe-BN (CLIF, TD3)",
-    kind="exploration",
-    envs=MUJOCO,
-    rows=_BN_AND_CARE,
-)
-TD3_CURVES = Study(
-    name="td3-curves",
-    where="Figure 5 top",
-    title="Learning curves with and without CaRe-BN: TD3",
-    kind="curves",
-    envs=MUJOCO,
-    rows=(_ANN_ROW["td3"], *_neuron_rows("td3")),
-)
-DDPG_CURVES = Study(
-    name="ddpg-curves",
-    where="Figure 5 bottom",
-    title="Learning curves with and without CaRe-BN: DDPG",
-    kind="curves",
-    envs=WITHOUT_ANT,
-    rows=(_ANN_ROW["ddpg"], *_neuron_rows("ddpg")),
-    note="DDPG diverges on Ant, with ANN and SNN alike, so the paper leaves it out.",
-)
-RELATIVE_VARIANCE = Study(
-    name="relative-variance",
-    where="Figure 6 ab",
-    title="Relative variance of final returns over seeds, averaged over environments",
-    kind="relative-variance",
-    envs=MUJOCO,
-    summary_name="relative variance",
-    rows=(
-        Row("DDPG ANN", ANN_DDPG.variant, summary=17.71, envs=WITHOUT_ANT),
-        *(Row(f"DDPG {row.label}", row.variant, envs=WITHOUT_ANT) for row in _neuron_rows("ddpg")),
-        Row("TD3 ANN", ANN_TD3.variant, summary=21.24),
-        *(Row(f"TD3 {row.label}", row.variant) for row in _neuron_rows("td3")),
-    ),
-    note="Only the two numbers of the ANN are printed; the others are bars.",
-)
-ABLATION = Study(
-    name="ablation",
-    where="Figure 6 c",
-    title="Normalised maximum performance of CaRe-BN and its parts (CLIF, TD3)",
-    kind="normalised-maximum",
-    envs=MUJOCO,
-    baseline=_ANN_ROW["td3"],
-    summary_name="of the ANN",
-    rows=(
-        Row("BN", Variant("bn", neuron="clif")),
-        Row("Re-BN", Variant("re", neuron="clif")),
-        Row("Ca-BN", Variant("ca", neuron="clif")),
-        Row("CaRe-BN", care("clif", "td3")),
-    ),
-)
-ANN_CURVES = Study(
-    name="ann-curves",
-    where="Figure 6 d",
-    title="Normalised learning curves of ANNs with and without CaRe-BN: DDPG and TD3",
-    kind="normalised-curves",
-    envs=MUJOCO,
-    baseline=_ANN_ROW["td3"],
-    rows=(
-        Row("DDPG ANN", ANN_DDPG.variant, envs=WITHOUT_ANT),
-        Row("DDPG ANN + CaRe-BN", Variant("ann-care", "ddpg"), envs=WITHOUT_ANT),
-        Row("TD3 ANN", ANN_TD3.variant),
-        Row("TD3 ANN + CaRe-BN", Variant("ann-care")),
-    ),
-)
-ATARI_CURVES = Study(
-    name="atari",
-    where="Figure 7",
-    title="Learning curves of deep spiking Q-networks with and without CaRe-BN on Atari (RAM)",
-    kind="curves",
-    envs=ATARI,
-    seeds=3,
-    rows=(Row("Vanilla SNN", Variant("vanilla", "dqn", "lif")), Row("CaRe-BN", Variant("care-bn", "dqn", "lif"))),
-    note="The text says four games and names five.",
-)
-SAC_CURVES = Study(
-    name="sac",
-    where="Figure 9",
-    title="Learning curves with SAC (CLIF)",
-    kind="curves",
-    envs=MUJOCO,
-    rows=(
-        Row("ANN", Variant("ann", "sac")),
-        Row("CLIF", vanilla("clif", "sac")),
-        Row("CLIF + CaRe-BN", care("clif", "sac")),
-    ),
-)
-NORMALISED_CURVES = Study(
-    name="normalised-curves",
-    where="Figure 10",
-    title="Normalised learning curves of CaRe-BN with each neuron beside the ANN: TD3",
-    kind="normalised-curves",
-    envs=MUJOCO,
-    baseline=_ANN_ROW["td3"],
-    rows=(_ANN_ROW["td3"], *(Row(f"{NEURON_LABELS[n]} + CaRe-BN", care(n, "td3")) for n in NEURONS)),
-)
-ANN_DDPG_CURVES = Study(
-    name="ann-ddpg-curves",
-    where="Figure 11",
-    title="Learning curves of ANNs with and without CaRe-BN: DDPG",
-    kind="curves",
-    envs=WITHOUT_ANT,
-    rows=(_ANN_ROW["ddpg"], Row("ANN + CaRe-BN", Variant("ann-care", "ddpg"))),
-)
-ANN_TD3_CURVES = Study(
-    name="ann-td3-curves",
-    where="Figure 12",
-    title="Learning curves of ANNs with and without CaRe-BN: TD3",
-    kind="curves",
-    envs=MUJOCO,
-    rows=(_ANN_ROW["td3"], Row("ANN + CaRe-BN", Variant("ann-care"))),
+    note=f"{FLOP_PICOJOULE:g} pJ per floating-point operation, "
+    f"{1000 * SYNAPTIC_PICOJOULE:g} fJ per synaptic operation.",
 )
 
 TABLES = (
     MAIN, LIF_DDPG, CLIF_DDPG, DN_DDPG, LIF_TD3, CLIF_TD3, DN_TD3, LIF_NORMALISERS, TIME_STEPS,
     ANN_CARE_DDPG, ANN_CARE_TD3, TRAINING_COST, ENERGY,
 )  # fmt: skip
-FIGURES = (
-    INPUT_DISTRIBUTIONS, WASSERSTEIN, EXPLORATION, TD3_CURVES, DDPG_CURVES, RELATIVE_VARIANCE, ABLATION, ANN_CURVES,
-    ATARI_CURVES, SAC_CURVES, NORMALISED_CURVES, ANN_DDPG_CURVES, ANN_TD3_CURVES,
-)  # fmt: skip
-STUDIES: dict[str, Study] = {study.name: study for study in (*TABLES, *FIGURES)}
-
-
-def find_study(name: str) -> Study:
-    """By name, or by where it stands in the paper: ``table-1``, ``figure-5-top``."""
-    key = re.sub(r"[\s_-]+", "-", name.strip().lower())
-    places = {study.where.lower().replace(" ", "-"): study for study in STUDIES.values()}
-    found = STUDIES.get(key) or places.get(key)
-    if found is None:
-        raise ValueError(unknown_name("study", name, STUDIES))
-    return found

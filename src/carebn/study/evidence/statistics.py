@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 Scores = Mapping[str, ArrayLike]
 
-IDP = "InvertedDoublePendulum-v4"
 REPETITIONS = 2000  # bootstrap samples
 CONFIDENCE = 0.95
 SEED = 0  # of the bootstrap: the same runs, the same intervals

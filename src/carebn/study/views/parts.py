@@ -4,11 +4,10 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from carebn.paper.facts import STEPS as PAPER_STEPS
+from carebn.paper.records import Published, Study
 from carebn.study.numbers import per_cent
-from carebn.study.records import Published, Study
-from carebn.study.report.curves import Curve
-
-PAPER_STEPS = 1_025_000
+from carebn.study.views.curves import Curve
 
 
 @dataclass(frozen=True)

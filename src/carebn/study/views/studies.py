@@ -7,24 +7,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
+from carebn.paper import STUDIES
+from carebn.paper.facts import IDP
+from carebn.paper.records import Row, Study
 from carebn.study.cells import conversion_steps
-from carebn.study.gather import Gathered, gather
-from carebn.study.measured import Measured
-from carebn.study.paper import STUDIES
-from carebn.study.records import Row, Study
-from carebn.study.report.curves import (
-    Curve,
-    Trace,
-    evaluation_traces,
-    exploration_traces,
-    mean_curve,
-    stratified_curve,
-    wasserstein_traces,
-)
-from carebn.study.report.parts import Absent, Bar, Number, Panel, Table, TableRow, View
-from carebn.study.runs import RunRecord
-from carebn.study.statistics import (
-    IDP,
+from carebn.study.evidence.gather import Gathered, gather
+from carebn.study.evidence.measured import Measured
+from carebn.study.evidence.runs import RunRecord
+from carebn.study.evidence.statistics import (
     Estimate,
     final_return,
     iqm,
@@ -34,7 +24,7 @@ from carebn.study.statistics import (
     performance_gain,
     relative_variance,
 )
-from carebn.study.tables import (
+from carebn.study.report.terminal import (
     ENERGY_TOLD,
     average_energy,
     cost_told,
@@ -43,6 +33,16 @@ from carebn.study.tables import (
     made_at,
     seeds_told,
 )
+from carebn.study.views.curves import (
+    Curve,
+    Trace,
+    evaluation_traces,
+    exploration_traces,
+    mean_curve,
+    stratified_curve,
+    wasserstein_traces,
+)
+from carebn.study.views.parts import Absent, Bar, Number, Panel, Table, TableRow, View
 
 POINTS = 100  # of a curve
 BINS = 50  # of exploration returns

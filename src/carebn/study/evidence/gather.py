@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from carebn.paper.records import Row, Study
 from carebn.study.cells import Budget, belongs, conversion_steps, lacks_method
-from carebn.study.measured import Measured, energy_of
-from carebn.study.records import Row, Study
-from carebn.study.runs import RunRecord
-from carebn.study.statistics import final_return
+from carebn.study.evidence.measured import Measured, energy_of
+from carebn.study.evidence.runs import RunRecord
+from carebn.study.evidence.statistics import final_return
 
 
 @dataclass(frozen=True)
