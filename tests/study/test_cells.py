@@ -14,7 +14,6 @@ from carebn.paper.tables import MAIN
 from carebn.study.cells import Budget, belongs, config_of, lacks_method
 from carebn.study.evidence.gather import Gathered, gather
 from carebn.study.evidence.runs import RunRecord, read_runs
-from carebn.study.evidence.statistics import max_average_return
 from carebn.training import TrainConfig
 
 EXPLORATION = STUDIES["exploration"]
@@ -95,8 +94,8 @@ def test_runs_are_sorted_into_cells(tmp_path: Path) -> None:
     assert cell.budget is not None
     assert cell.budget.total_timesteps == 20_000
     assert found.problems == []
-    assert found.scores(CARE, max_average_return).keys() == {"Hopper-v4"}
-    assert found.scores(BN, max_average_return) == {}
+    assert found.scores(CARE, "max").keys() == {"Hopper-v4"}
+    assert found.scores(BN, "max") == {}
     assert len(gathered(tmp_path, seeds=2).cell(CARE, "Hopper-v4").complete) == 2
     assert gathered(tmp_path, envs=(IDP,)).cell(CARE, "Hopper-v4").complete == []
 

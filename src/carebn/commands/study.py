@@ -24,6 +24,13 @@ EVERY = "all"
 MOST_SEEDS = 1000  # per cell; the paper has five
 RUN_MEMORY = 300 * 2**20  # bytes that a run takes at least
 FIRST_RUNS = 5  # of a plan that are named, and the last
+DRAWN = {  # by the kind of a study: what its figure shows, of which text has no more than numbers
+    "curves": "learning curves",
+    "normalised-curves": "normalised learning curves",
+    "exploration": "returns of training episodes",
+    "wasserstein": "Wasserstein distances",
+    "distributions": "input distributions",
+}
 
 
 @dataclass(frozen=True)
@@ -210,7 +217,8 @@ def _show(config: ShowStudy) -> int:
     from carebn.study.evidence.gather import gather
     from carebn.study.evidence.measured import read_measured
     from carebn.study.evidence.runs import read_runs
-    from carebn.study.report.terminal import DRAWN, costs_of, distributions_of, tables_of
+    from carebn.study.report.terminal import tables_of
+    from carebn.study.views.studies import view_of
 
     if config.scale is not None:
         Budget.scaled(config.scale)  # a mistake is told before anything is read
@@ -221,7 +229,8 @@ def _show(config: ShowStudy) -> int:
     console = terminal()
     for i, study in enumerate(studies):
         gathered = gather(study, found.records, config.scale, envs, config.seeds, measured)
-        problems = list(gathered.problems)
+        view = view_of(gathered, config.score)
+        problems = list(view.problems)
         budgets = gathered.budgets()
         if len(budgets) > 1:
             which = " and ".join(map(str, budgets))
@@ -234,20 +243,13 @@ def _show(config: ShowStudy) -> int:
                 + ("" if config.scale is None else f" --scale {config.scale:g}")
                 + _runs_option(config.runs)
             )
-        if (study.kind == "cost" and not costs_of(gathered)) or (
-            study.kind == "distributions" and there and not distributions_of(gathered)
-        ):
+        if (study.kind == "cost" or (study.kind == "distributions" and there)) and not view.labels:
             problems.append(f"{config.runs} holds no measurement of {study.name}; make it with: {study.command}")
-        if study.kind == "wasserstein":
-            complete = [run for cell in gathered.cells.values() for run in cell.complete]
-            unmeasured = sum(not (run.directory / "measure-wasserstein.jsonl").exists() for run in complete)
-            if unmeasured:
-                problems.append(f"{unmeasured} of {len(complete)} runs were made without --measure wasserstein")
         for problem in problems:
             _tell(problem)
         if i:
             console.print()
-        for table in tables_of(gathered, config.score):
+        for table in tables_of(view):
             print_table(console, table)
         if study.note:
             console.print(study.note)

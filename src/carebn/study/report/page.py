@@ -11,7 +11,7 @@ from carebn import __version__
 from carebn.paper.facts import STEPS as PAPER_STEPS
 from carebn.study.evidence.runs import RunRecord, Runs
 from carebn.study.views.curves import Curve
-from carebn.study.views.explorer import Line, with_most_data
+from carebn.study.views.explorer import Line, totals, with_most_data
 from carebn.study.views.parts import Absent, Bar, Number, Panel, Table, View
 
 DIGITS = 7  # significant ones, of what is drawn: more than are read off, so that nothing is rounded twice
@@ -65,8 +65,7 @@ class _Packer:
         self, runs: Runs, environments: dict[str, list[Line]], views: list[View], absent: list[Absent]
     ) -> dict[str, Any]:
         records = runs.records
-        complete = sum(run.complete for run in records)
-        seconds = sum(run.seconds for run in records)
+        total = totals(records)
         packed_runs = [self.run(run) for run in records]
         packed_environments = [
             {"id": env, "lines": [self.line(line) for line in lines]} for env, lines in environments.items()
@@ -76,11 +75,11 @@ class _Packer:
             "version": __version__,
             "paperSteps": PAPER_STEPS,
             "facts": [
-                [f"{len(records):,}", "runs" if len(records) != 1 else "run"],
-                [f"{complete:,}", "complete"],
+                [f"{total.runs:,}", "runs" if total.runs != 1 else "run"],
+                [f"{total.complete:,}", "complete"],
                 [f"{len(environments):,}", "environments" if len(environments) != 1 else "environment"],
-                [f"{sum(run.step for run in records):,}", "environment steps"],
-                _time_spent(seconds),
+                [f"{total.steps:,}", "environment steps"],
+                _time_spent(total.seconds),
             ],
             "problems": runs.problems,
             "environments": packed_environments,
@@ -142,7 +141,7 @@ class _Packer:
             "made": view.made,
             "reduced": view.reduced,
             "problems": view.problems,
-            "table": None if view.table is None else _table(view.table),
+            "table": _table(view.table) if view.shows == "table" and view.table is not None else None,
             "bars": [_bar(bar) for bar in view.bars],
             "barLabel": view.bar_label,
             "labels": view.labels,

@@ -1,310 +1,181 @@
 """Studies as text: the paper's numbers and ours, one under the other."""
 
-from collections.abc import Callable, Mapping, Sequence
-from statistics import fmean
+from collections.abc import Callable
 
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
-from carebn.paper.facts import IDP
-from carebn.paper.records import Published, Row, Study
-from carebn.study.cells import Budget, belongs, conversion_steps
-from carebn.study.evidence import statistics
-from carebn.study.evidence.gather import Gathered
-from carebn.study.evidence.measured import Distribution
+from carebn.paper.records import Row
+from carebn.study.evidence.scores import SCORES
 from carebn.study.evidence.statistics import Estimate
 from carebn.study.numbers import MISSING, spelled, with_spread
+from carebn.study.views.parts import Number, Table, TableRow, View
 
-SCORES: dict[str, Callable[[Sequence[float]], float]] = {
-    "max": statistics.max_average_return,
-    "last": statistics.mean_of_last,
-    "final": statistics.final_return,
-}
-SCORE_TITLES = {
-    "max": "max average return",
-    "last": "mean of the last 10 evaluations",
-    "final": "last evaluation",
-}
-DRAWN = {
-    "curves": "learning curves",
-    "normalised-curves": "normalised learning curves",
-    "exploration": "returns of training episodes",
-    "wasserstein": "Wasserstein distances",
-    "distributions": "input distributions",
-}
+SEEDS_TOLD = "in brackets the number of seeds"
+
+
+def tables_of(view: View) -> list[Grid]:
+    """All that is shown of a study."""
+    first = GRIDS.get(view.study.kind, _returns_grid)(view)
+    overall = _overall_grid(view) if view.study.kind not in GRIDS else None
+    return [first] if overall is None else [first, overall]
+
+
+def _returns_grid(view: View) -> Grid:
+    """Per environment: mean ± standard deviation over seeds, and how many; then the gain over the baseline."""
+    table = _table_of(view)
+    grid = _grid(view, f"{SCORES[view.score].title}; {view.made_at}; {SEEDS_TOLD}", [short(env) for env in view.envs])
+    with_summary = bool(view.study.summary_name) and view.study.kind == "returns"
+    if with_summary:
+        grid.add_column(_summary_name(view), justify="right", no_wrap=True)
+    for row in table.rows:
+        if row.row.published:
+            summary = [_published_summary(row.row, row.summaries[0][1], "%")] if with_summary else []
+            grid.add_row(row.row.label, "paper", *_published(row, table.decimals), *summary)
+        ours = [_ours(number, table.decimals) for number in row.numbers]
+        gain = [_percent(row.summaries[0][0])] if with_summary else []
+        label = "" if row.row.published else row.row.label
+        who = "ours" if row.conversion_steps is None else "ours, final"
+        grid.add_row(label, who, *ours, *gain, end_section=True)
+    return grid
+
+
+def _overall_grid(view: View) -> Grid | None:
+    """Over the environments together, relative to the baseline's mean: a row each; None where there is nothing."""
+    baseline = view.study.baseline
+    if baseline is None:
+        return None
+    shown = view.envs if len(view.envs) < len(view.study.envs) else ()
+    over = " and ".join(map(short, shown)) or "all environments"
+    grid = Grid(title=f"Over {over}, relative to {baseline.label}; 95 % intervals", title_justify="left")
+    grid.add_column("", no_wrap=True)
+    for name in ("APG", "APG without IDP", "IQM", "P(better)", "relative variance"):
+        grid.add_column(name, justify="right", no_wrap=True)
+    for row in _table_of(view).rows:
+        beside = row.beside_baseline
+        assert beside is not None  # there is a baseline
+        values = [
+            _percent(beside.gain),
+            _percent(beside.gain_without_idp),
+            _estimate(beside.iqm),
+            _estimate(beside.better),
+            _percent(row.relative_variance),
+        ]
+        if any(value != MISSING for value in values):
+            grid.add_row(row.row.label, *values)
+    return grid if grid.row_count else None
+
+
+def _variance_grid(view: View) -> Grid:
+    grid = _grid(view, f"last evaluation; {view.made_at}", ["relative variance"])
+    for bar in view.bars:
+        printed = bar.row.summary is not None
+        if printed:
+            grid.add_row(bar.label, "paper", _published_summary(bar.row, bar.published, "%"))
+        grid.add_row("" if printed else bar.label, "ours", _percent(bar.value))
+    return grid
+
+
+def _cost_grid(view: View) -> Grid:
+    table = _table_of(view)
+    grid = _grid(view, view.made, table.columns)
+    for row in table.rows:
+        grid.add_row(row.row.label, "paper", *_published(row, table.decimals))
+        ours = [spelled(None if number.ours is None else number.ours[0], table.decimals) for number in row.numbers]
+        grid.add_row("", "ours", *ours, end_section=True)
+    return grid
+
+
+def _energy_grid(view: View) -> Grid:
+    table = _table_of(view)
+    grid = _grid(view, f"{view.made}; {SEEDS_TOLD}", [*map(short, view.envs), _summary_name(view)])
+    for row in table.rows:
+        average, published = row.summaries[0]
+        numbers = _published(row, table.decimals)
+        grid.add_row(row.row.label, "paper", *numbers, _published_summary(row.row, published))
+        ours = [
+            MISSING if number.ours is None else f"{spelled(number.ours[0], table.decimals)} ({number.seeds})"
+            for number in row.numbers
+        ]
+        grid.add_row("", "ours", *ours, spelled(average, 2), end_section=True)
+    return grid
+
+
+def _distributions_grid(view: View) -> Grid:
+    """The distances between what is true and what is believed; the distributions themselves are a picture."""
+    grid = _grid(view, "ours: Wasserstein distances W1 after so many updates", [])
+    for column in ("layer", "of the feature that moves most", "of the one that moves least"):
+        grid.add_column(column, justify="right")
+    for row in view.study.rows:
+        if row not in view.distributions:
+            grid.add_row(row.label, "ours", MISSING, MISSING, MISSING)
+            continue
+        one = view.distributions[row]
+        told = [
+            ", ".join(f"{moment.distance:.3f} ({moment.updates})" for moment in moments)
+            for moments in (one.most, one.least)
+        ]
+        grid.add_row(row.label, "ours", str(one.layer), *told)
+    return grid
+
+
+GRIDS: dict[str, Callable[[View], Grid]] = {
+    "relative-variance": _variance_grid,
+    "cost": _cost_grid,
+    "energy": _energy_grid,
+    "distributions": _distributions_grid,
+}  # all others: returns
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def _table_of(view: View) -> Table:
+    assert view.table is not None  # every kind has one, but for the two that are not asked
+    return view.table
+
+
+def _grid(view: View, subtitle: str, columns: list[str]) -> Grid:
+    grid = Grid(title=Text(f"{view.study.where}: {view.study.title}\n{subtitle}"), title_justify="left")
+    grid.add_column("", no_wrap=True)
+    grid.add_column("", no_wrap=True)
+    for column in columns:
+        grid.add_column(column, justify="right", no_wrap=True)
+    return grid
 
 
 def short(env_id: str) -> str:
     return env_id.replace("InvertedDoublePendulum", "IDP").removeprefix("ALE/")
 
 
-def published_text(study: Study, number: Published) -> str:
-    return with_spread(number.mean, number.std, study.decimals)
+def _summary_name(view: View) -> str:
+    """The heading of the last column; over some of the environments it is another number than the paper's."""
+    some = len(view.envs) < len(view.study.envs)
+    return view.study.summary_name + (f"\nof these {len(view.envs)}" if some else "")
 
 
-def published_summary(gathered: Gathered, row: Row) -> float | None:
-    """The paper's last column over the environments that are shown: as printed over all of them, over some worked out
-    from its numbers for these. A number of a figure is of all environments or none."""
-    study, envs = gathered.study, gathered.envs_of(row)
-    if envs == study.envs_of(row):
-        return row.summary
-    ours = _published(study, row, envs)
-    if not envs or not ours:
-        return None
-    if study.kind == "energy":
-        return fmean(ours.values())
-    return statistics.performance_gain(ours, _published(study, study.baseline, envs), envs)
+def _published(row: TableRow, decimals: int) -> list[str]:
+    numbers = [number.published for number in row.numbers]
+    return ["" if number is None else with_spread(number.mean, number.std, decimals) for number in numbers]
 
 
-def _published(study: Study, row: Row | None, envs: Sequence[str]) -> dict[str, float]:
-    """The paper's means of these environments."""
-    if row is None or not row.published:
-        return {}
-    places = zip(study.envs_of(row), row.published, strict=True)
-    return {env: number.mean for env, number in places if env in envs}
-
-
-def summary_text(gathered: Gathered, row: Row) -> str:
-    summary = published_summary(gathered, row)
+def _published_summary(row: Row, summary: float | None, unit: str = "") -> str:
     if summary is None:
         return "" if row.summary is None else MISSING
-    return spelled(summary, 2) if gathered.study.kind == "energy" else f"{spelled(summary, 2)}%"
+    return f"{spelled(summary, 2)}{unit}"
 
 
-def _summary_name(gathered: Gathered) -> str:
-    """The heading of the last column; over some of the environments it is another number than the paper's."""
-    some = len(gathered.envs) < len(gathered.study.envs)
-    return gathered.study.summary_name + (f"\nof these {len(gathered.envs)}" if some else "")
-
-
-def made_at(gathered: Gathered) -> str:
-    """At which budget our numbers were made."""
-    paper = Budget.scaled(1)
-    budgets = gathered.budgets()
-    if not budgets:
-        return "ours: no complete run yet"
-    parts = [f"{b} ({b.total_timesteps / paper.total_timesteps:.3g} × the paper's)" for b in budgets]
-    return "ours at " + " and ".join(parts)
-
-
-def seeds_told(gathered: Gathered) -> str:
-    """How many seeds our numbers are made of; the fewest and the most, where cells differ."""
-    counts = {len(cell.complete) for cell in gathered.cells.values() if cell.complete}
-    if len(counts) > 1:
-        return f"{min(counts)} to {max(counts)} seeds"
-    return "1 seed" if counts == {1} else f"{max(counts, default=0)} seeds"
-
-
-def returns_table(gathered: Gathered, score: str) -> Table:
-    """Per environment: mean ± standard deviation over seeds, and how many; then the gain over the baseline."""
-    study = gathered.study
-    table = _table(study, f"{SCORE_TITLES[score]}; {made_at(gathered)}; in brackets the number of seeds")
-    for env_id in gathered.envs:
-        table.add_column(short(env_id), justify="right", no_wrap=True)
-    gains = study.baseline is not None and study.kind == "returns"
-    with_summary = bool(study.summary_name) and study.kind == "returns"
-    if with_summary:
-        table.add_column(_summary_name(gathered), justify="right", no_wrap=True)
-    places = {env: i for i, env in enumerate(study.envs)}
-    for row in study.rows:
-        if row.published:
-            numbers = [published_text(study, row.published[places[env]]) for env in gathered.envs]
-            table.add_row(row.label, "paper", *numbers, *([summary_text(gathered, row)] if with_summary else []))
-        ours = [_cell_text(gathered, row, env, score) for env in gathered.envs]
-        gain = None
-        if gains:
-            baseline = _means(gathered.baseline_scores(row, SCORES[score]))
-            gain = statistics.performance_gain(_means_of(gathered, row, score), baseline, gathered.envs_of(row))
-        label = "" if row.published else row.label
-        who = "ours" if conversion_steps(row.variant) is None else "ours, final"
-        table.add_row(label, who, *ours, *([_percent(gain)] if with_summary else []), end_section=True)
-    return table
-
-
-def overall_table(gathered: Gathered, score: str) -> Table | None:
-    """Over the environments together, relative to the baseline's mean: a row each; None where there is nothing."""
-    study = gathered.study
-    if study.baseline is None:
-        return None
-    shown = gathered.envs if len(gathered.envs) < len(study.envs) else ()
-    over = " and ".join(map(short, shown)) or "all environments"
-    table = Table(title=f"Over {over}, relative to {study.baseline.label}; 95 % intervals", title_justify="left")
-    table.add_column("", no_wrap=True)
-    for name in ("APG", "APG without IDP", "IQM", "P(better)", "relative variance"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in study.rows:
-        envs = gathered.envs_of(row)
-        means = _means_of(gathered, row, score)
-        baseline_scores = gathered.baseline_scores(row, SCORES[score])
-        baseline = _means(baseline_scores)
-        against = statistics.normalised(baseline_scores, baseline)
-        relative = statistics.normalised(gathered.scores(row, SCORES[score]), baseline)
-        without = [env for env in envs if env != IDP]
-        values = [
-            _percent(statistics.performance_gain(means, baseline, envs)),
-            _percent(statistics.performance_gain(means, baseline, without)),
-            _estimate(statistics.iqm(relative, envs)),
-            _estimate(statistics.probability_of_improvement(relative, against, envs)),
-            _percent(statistics.relative_variance(gathered.scores(row, statistics.final_return), envs)),
-        ]
-        if any(value != MISSING for value in values):
-            table.add_row(row.label, *values)
-    return table if table.row_count else None
-
-
-def relative_variance_table(gathered: Gathered, score: str) -> Table:
-    """Standard deviation over seeds / mean of the final policy's return, averaged over environments."""
-    table = _table(gathered.study, f"last evaluation; {made_at(gathered)}")
-    table.add_column("relative variance", justify="right", no_wrap=True)
-    for row in gathered.study.rows:
-        if row.summary is not None:
-            table.add_row(row.label, "paper", summary_text(gathered, row))
-        scores = gathered.scores(row, statistics.final_return)
-        ours = _percent(statistics.relative_variance(scores, gathered.envs_of(row)))
-        table.add_row("" if row.summary is not None else row.label, "ours", ours)
-    return table
-
-
-def costs_of(gathered: Gathered) -> dict[Row, tuple[float, float | None]]:
-    """Seconds per 5000 steps and MiB, of the rows that were measured for the study's task."""
-    study, costs = gathered.study, gathered.measured.costs
-    if costs is None:
-        return {}
-    found = {}
-    for row in study.rows:
-        measured = costs.by_method.get((row.variant.method, row.variant.neuron))
-        if measured is not None and (costs.env_id, costs.algo) == (study.envs[0], row.variant.algo):
-            found[row] = measured
-    return found
-
-
-def cost_told(gathered: Gathered) -> str:
-    costs = gathered.measured.costs
-    if not costs_of(gathered) or costs is None:
-        return f"ours: not measured yet; {gathered.study.command}"
-    return f"ours: measured side by side on one machine by carebn measure cost, {costs.steps} steps of each"
-
-
-def cost_table(gathered: Gathered, score: str) -> Table:
-    """Acting, environment, storing and one update; evaluations do not count. Memory: the peak of a process."""
-    study = gathered.study
-    table = _table(study, cost_told(gathered))
-    for column in study.columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    costs = costs_of(gathered)
-    for row in study.rows:
-        table.add_row(row.label, "paper", *(published_text(study, number) for number in row.published))
-        ours = [spelled(number, 0) for number in costs.get(row, (None, None))]
-        table.add_row("", "ours", *ours, end_section=True)
-    return table
-
-
-ENERGY_TOLD = "ours: synapses alone, counted in whole episodes of the trained policies, at the paper's prices"
-
-
-def average_energy(gathered: Gathered, row: Row) -> float | None:
-    """Over environments; None as soon as one of them has no number."""
-    counted = [gathered.energies.get((row, env)) for env in gathered.envs_of(row)]
-    return fmean(fmean(energies) for energies in counted if energies) if all(counted) else None
-
-
-def energy_table(gathered: Gathered, score: str) -> Table:
-    study = gathered.study
-    table = _table(study, f"{ENERGY_TOLD}; {made_at(gathered)}; in brackets the number of seeds")
-    for name in (*map(short, gathered.envs), _summary_name(gathered)):
-        table.add_column(name, justify="right", no_wrap=True)
-    places = {env: i for i, env in enumerate(study.envs)}
-    for row in study.rows:
-        numbers = [published_text(study, row.published[places[env]]) for env in gathered.envs]
-        table.add_row(row.label, "paper", *numbers, summary_text(gathered, row))
-        ours = []
-        for env in gathered.envs:
-            energies = gathered.energies.get((row, env))
-            ours.append(
-                MISSING if energies is None else f"{spelled(fmean(energies), study.decimals)} ({len(energies)})"
-            )
-        table.add_row("", "ours", *ours, spelled(average_energy(gathered, row), 2), end_section=True)
-    return table
-
-
-def distributions_of(gathered: Gathered) -> dict[Row, Distribution]:
-    """What was measured on a run of each row; the first where there are several."""
-    found: dict[Row, Distribution] = {}
-    for row in gathered.study.rows:
-        for one in gathered.measured.distributions:
-            if belongs(one.config, row.variant, gathered.study.envs[0]):
-                found.setdefault(row, one)
-    return found
-
-
-def distributions_table(gathered: Gathered, score: str) -> Table:
-    """The distances between what is true and what is believed; the distributions themselves are a picture."""
-    table = _table(gathered.study, "ours: Wasserstein distances W1 after so many updates")
-    for column in ("layer", "of the feature that moves most", "of the one that moves least"):
-        table.add_column(column, justify="right")
-    found = distributions_of(gathered)
-    for row in gathered.study.rows:
-        if row not in found:
-            table.add_row(row.label, "ours", MISSING, MISSING, MISSING)
-            continue
-        one = found[row]
-        told = [
-            ", ".join(f"{moment.distance:.3f} ({moment.updates})" for moment in moments)
-            for moments in (one.most, one.least)
-        ]
-        table.add_row(row.label, "ours", str(one.layer), *told)
-    return table
-
-
-TABLES: dict[str, Callable[[Gathered, str], Table]] = {
-    "relative-variance": relative_variance_table,
-    "cost": cost_table,
-    "energy": energy_table,
-    "distributions": distributions_table,
-}  # all others: returns
-
-
-def tables_of(gathered: Gathered, score: str) -> list[Table]:
-    """All that is shown of a study."""
-    kind = gathered.study.kind
-    first = TABLES.get(kind, returns_table)(gathered, score)
-    overall = overall_table(gathered, score) if kind not in TABLES else None
-    return [first] if overall is None else [first, overall]
-
-
-# --- parts ------------------------------------------------------------------------------------------------------------
-
-
-def _table(study: Study, subtitle: str) -> Table:
-    table = Table(title=Text(f"{study.where}: {study.title}\n{subtitle}"), title_justify="left")
-    table.add_column("", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    return table
-
-
-def _means(scores: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    return {env: fmean(values) for env, values in scores.items()}
-
-
-def _means_of(gathered: Gathered, row: Row, score: str) -> dict[str, float]:
-    return _means(gathered.scores(row, SCORES[score]))
-
-
-def _cell_text(gathered: Gathered, row: Row, env_id: str, score: str) -> str:
+def _ours(number: Number, decimals: int) -> str:
     """Missing is said to be missing; runs that are not complete are not counted, but mentioned."""
-    if env_id not in gathered.envs_of(row):
+    if number.outside:
         return ""
-    cell = gathered.cell(row, env_id)
-    if cell.mixed:
+    if number.mixed:
         return "mixed budgets"
-    if cell.complete:
-        mean, std = statistics.mean_and_std([SCORES[score](run.returns) for run in cell.complete])
-        spread = std if len(cell.complete) > 1 else None  # one seed has none
-        return f"{with_spread(mean, spread, gathered.study.decimals)} ({len(cell.complete)})"
-    if cell.unfinished:
-        done = max(run.step / run.total for run in cell.unfinished)
-        return f"{MISSING} (begun, {done:.0%})"
-    return MISSING
+    if number.ours is not None:
+        mean, std = number.ours
+        spread = std if number.seeds > 1 else None  # one seed has none
+        return f"{with_spread(mean, spread, decimals)} ({number.seeds})"
+    return f"{MISSING} (begun, {number.done:.0%})" if number.unfinished else MISSING
 
 
 def _percent(value: float | None) -> str:

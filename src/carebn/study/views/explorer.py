@@ -45,6 +45,23 @@ def explore(records: Sequence[RunRecord]) -> dict[str, list[Line]]:
     return dict(sorted(shown.items()))
 
 
+@dataclass(frozen=True)
+class Totals:
+    runs: int
+    complete: int
+    steps: int  # up to the last evaluation of each
+    seconds: float  # of training, as far as it was timed
+
+
+def totals(records: Sequence[RunRecord]) -> Totals:
+    return Totals(
+        runs=len(records),
+        complete=sum(run.complete for run in records),
+        steps=sum(run.step for run in records),
+        seconds=sum(run.seconds for run in records),
+    )
+
+
 def with_most_data(environments: dict[str, list[Line]]) -> str:
     """The environment that tells most: with the most runs, and among equals with the most evaluations."""
 
