@@ -41,7 +41,7 @@ def run(config: Config) -> int:
         Budget.scaled(config.scale)  # a mistake is told before anything is read
     runs = read_runs(config.runs, episodes=True, measures=True)
     measured = read_measured(config.runs)
-    for problem in (*runs.problems, *measured.problems):
+    for problem in (*runs.problems, *runs.gaps(), *measured.problems):
         print(f"carebn: {problem}", file=sys.stderr)
     if not runs.records:
         where = ", ".join(map(str, config.runs))

@@ -80,8 +80,9 @@ class ShowStudy:
     """Count only this many seeds. Default: all."""
     envs: tuple[str, ...] = ()
     """Only these environments."""
-    score: Literal["max", "last", "final"] = "max"
-    """A run's score: its best evaluation (as the paper), the mean of its last ten, or the last one."""
+    score: Literal["max", "last", "final", "area"] = "max"
+    """A run's score: its best evaluation (as the paper), the mean of its last ten, the last one, or the area under its
+    learning curve (its mean height)."""
 
 
 Config = (

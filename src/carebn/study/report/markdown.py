@@ -14,8 +14,8 @@ def render_markdown(runs: Runs, environments: dict[str, list[Line]], views: list
     total = totals(runs.records)
     number = "1 run" if total.runs == 1 else f"{total.runs:,} runs"
     blocks = ["# CaRe-BN report", f"{number}, {total.complete:,} complete."]
-    if runs.problems:
-        blocks += ["\n".join(f"- {_safe(problem)}" for problem in runs.problems)]
+    if runs.problems or runs.gaps():
+        blocks += ["\n".join(f"- {_safe(problem)}" for problem in (*runs.problems, *runs.gaps()))]
     blocks.append("## All runs")
     blocks.append("± is one standard deviation over seeds. Unfinished runs count with the evaluations they have.")
     for env, lines in environments.items():

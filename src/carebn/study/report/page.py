@@ -82,6 +82,7 @@ class _Packer:
                 _time_spent(total.seconds),
             ],
             "problems": runs.problems,
+            "gaps": runs.gaps(),
             "environments": packed_environments,
             "opens": with_most_data(environments),
             "studies": packed_views,
