@@ -27,6 +27,14 @@ def _row(label: str, variant: Variant, numbers: str, summary: float) -> Row:
     return Row(label, variant, _numbers(numbers), summary)
 
 
+def _returns(where: str, name: str, title: str, *rows: Row, baseline: Row | None = None, note: str = "") -> Study:
+    """A table of max average returns; ``baseline``: of the gains, by default the first row. Where a row has four
+    numbers, Ant is left out."""
+    envs = MUJOCO if len(rows[0].published) == len(MUJOCO) else WITHOUT_ANT
+    title = f"Max average returns {title}"
+    return Study(name, where, title, "returns", envs, rows, baseline or rows[0], summary_name="APG", note=note)
+
+
 # --- tables of returns ------------------------------------------------------------------------------------------------
 
 ANN_TD3 = _row("ANN", Variant("ann"), "7503±3713 4770±1014 10857±475 3410±164 4340±383", 0.00)
@@ -37,26 +45,20 @@ VANILLA_DN = "9350±1 4800±994 9147±231 3446±131 3964±1353"
 CARE_CLIF = "9348±2 5373±159 9563±442 3586±49 4296±268"
 CARE_LIF = "9346±1 5083±356 8813±533 3489±118 4556±497"
 
-MAIN = Study(
-    name="main",
-    where="Table 1",
-    title="Max average returns with CLIF neurons and TD3, beside other spiking methods and normalisers",
-    kind="returns",
-    envs=MUJOCO,
-    baseline=ANN_TD3,
-    summary_name="APG",
-    rows=(
-        ANN_TD3,
-        _row("ANN-SNN", Variant("ann-snn"), "3859±4440 3550±963 8703±658 3098±281 4235±354", -21.11),
-        _row("pop-SAN", vanilla("clif", "td3"), VANILLA_CLIF, -6.66),
-        _row("MDC-SAN", vanilla("dn", "td3"), VANILLA_DN, 0.37),
-        _row("ILC-SAN", Variant("ilc-san"), "9352±1 5584±272 9222±615 3403±148 4200±717", 4.64),
-        _row("tdBN", Variant("tdbn", neuron="clif"), "9346±2 4403±1134 9402±527 3592±46 3464±970", -2.28),
-        _row("BNTT", Variant("bntt", neuron="clif"), "9347±1 4379±941 9466±659 3524±161 3689±1247", -1.62),
-        _row("TEBN", Variant("tebn", neuron="clif"), "9349±1 4408±1156 9452±539 3472±135 4235±381", 0.69),
-        _row("TABN", Variant("tab", neuron="clif"), "9348±2 4382±753 9784±169 3585±83 4537±398", 3.25),
-        _row("CaRe-BN", care("clif", "td3"), CARE_CLIF, 5.90),
-    ),
+MAIN = _returns(
+    "Table 1",
+    "main",
+    "with CLIF neurons and TD3, beside other spiking methods and normalisers",
+    ANN_TD3,
+    _row("ANN-SNN", Variant("ann-snn"), "3859±4440 3550±963 8703±658 3098±281 4235±354", -21.11),
+    _row("pop-SAN", vanilla("clif", "td3"), VANILLA_CLIF, -6.66),
+    _row("MDC-SAN", vanilla("dn", "td3"), VANILLA_DN, 0.37),
+    _row("ILC-SAN", Variant("ilc-san"), "9352±1 5584±272 9222±615 3403±148 4200±717", 4.64),
+    _row("tdBN", Variant("tdbn", neuron="clif"), "9346±2 4403±1134 9402±527 3592±46 3464±970", -2.28),
+    _row("BNTT", Variant("bntt", neuron="clif"), "9347±1 4379±941 9466±659 3524±161 3689±1247", -1.62),
+    _row("TEBN", Variant("tebn", neuron="clif"), "9349±1 4408±1156 9452±539 3472±135 4235±381", 0.69),
+    _row("TABN", Variant("tab", neuron="clif"), "9348±2 4382±753 9784±169 3585±83 4537±398", 3.25),
+    _row("CaRe-BN", care("clif", "td3"), CARE_CLIF, 5.90),
     note="The ANN fails on InvertedDoublePendulum; without it the APG of CaRe-BN is 1.2 %, not 5.9 %. Our ANN-SNN is "
     "the policy after the last step, converted with T = 100 and evaluated once. It has no maximum over training, so "
     "what is relative to the ANN in its row is relative to the ANN's last evaluation.",
@@ -65,16 +67,8 @@ MAIN = Study(
 
 def _with_and_without(where: str, neuron: str, algo: str, plain: str, with_care: str, apg: float) -> Study:
     baseline = _row("Vanilla SNN", vanilla(neuron, algo), plain, 0.00)
-    return Study(
-        name=f"{neuron}-{algo}",
-        where=where,
-        title=f"Max average returns with and without CaRe-BN: {algo.upper()}, {NEURON_LABELS[neuron]} neurons",
-        kind="returns",
-        envs=WITHOUT_ANT if algo == "ddpg" else MUJOCO,
-        baseline=baseline,
-        summary_name="APG",
-        rows=(baseline, _row("CaRe-BN", care(neuron, algo), with_care, apg)),
-    )
+    title = f"with and without CaRe-BN: {algo.upper()}, {NEURON_LABELS[neuron]} neurons"
+    return _returns(where, f"{neuron}-{algo}", title, baseline, _row("CaRe-BN", care(neuron, algo), with_care, apg))
 
 
 LIF_DDPG = _with_and_without(
@@ -92,35 +86,25 @@ DN_TD3 = _with_and_without(
     "Table 15", "dn", "td3", VANILLA_DN, "9349±2 5444±161 9581±638 3470±115 4084±362", 4.37
 )  # fmt: skip
 
-LIF_NORMALISERS = Study(
-    name="lif-normalisers",
-    where="Table 16",
-    title="Max average returns of normalisers with LIF neurons and TD3",
-    kind="returns",
-    envs=MUJOCO,
-    baseline=ANN_TD3,
-    summary_name="APG",
-    rows=(
-        ANN_TD3,
-        _row("Vanilla LIF", vanilla("lif", "td3"), VANILLA_LIF, -7.08),
-        _row("tdBN", Variant("tdbn", neuron="lif"), "9346±1 4876±577 8845±526 3601±29 4098±408", 1.65),
-        _row("BNTT", Variant("bntt", neuron="lif"), "9348±1 5244±321 9339±874 3593±62 3480±1450", 1.22),
-        _row("TEBN", Variant("tebn", neuron="lif"), "9347±1 4408±1156 9452±539 3472±135 4235±381", 0.69),
-        _row("TABN", Variant("tab", neuron="lif"), "9347±1 4431±1353 9173±595 3474±183 3818±1133", -1.64),
-        _row("CaRe-BN", care("lif", "td3"), CARE_LIF, 3.92),
-    ),
+LIF_NORMALISERS = _returns(
+    "Table 16",
+    "lif-normalisers",
+    "of normalisers with LIF neurons and TD3",
+    ANN_TD3,
+    _row("Vanilla LIF", vanilla("lif", "td3"), VANILLA_LIF, -7.08),
+    _row("tdBN", Variant("tdbn", neuron="lif"), "9346±1 4876±577 8845±526 3601±29 4098±408", 1.65),
+    _row("BNTT", Variant("bntt", neuron="lif"), "9348±1 5244±321 9339±874 3593±62 3480±1450", 1.22),
+    _row("TEBN", Variant("tebn", neuron="lif"), "9347±1 4408±1156 9452±539 3472±135 4235±381", 0.69),
+    _row("TABN", Variant("tab", neuron="lif"), "9347±1 4431±1353 9173±595 3474±183 3818±1133", -1.64),
+    _row("CaRe-BN", care("lif", "td3"), CARE_LIF, 3.92),
     note="The TEBN row repeats four of its five numbers from Table 1, where neurons are CLIF.",
 )
 
-TIME_STEPS = Study(
-    name="time-steps",
-    where="Table 17",
-    title="Max average returns of CaRe-BN with 2, 3, 5 and 8 simulation steps (CLIF, TD3)",
-    kind="returns",
-    envs=MUJOCO,
-    baseline=ANN_TD3,
-    summary_name="APG",
-    rows=tuple(
+TIME_STEPS = _returns(
+    "Table 17",
+    "time-steps",
+    "of CaRe-BN with 2, 3, 5 and 8 simulation steps (CLIF, TD3)",
+    *(
         _row(f"T = {steps}", Variant("care-bn", "td3", "clif", None if steps == 5 else steps), numbers, apg)
         for steps, numbers, apg in (
             (2, "953±247 4924±171 7635±392 3588±10 3885±1365", -23.80),
@@ -129,35 +113,24 @@ TIME_STEPS = Study(
             (8, "9354±1 5417±421 9989±278 3479±95 4311±348", 6.32),
         )
     ),
+    baseline=ANN_TD3,
 )
 
 _ANN_NOTE = 'The paper calls the first row "Vanilla SNN"; it is the ANN.'
-ANN_CARE_DDPG = Study(
-    name="ann-ddpg",
-    where="Table 18",
-    title="Max average returns of ANNs with and without CaRe-BN: DDPG",
-    kind="returns",
-    envs=WITHOUT_ANT,
-    baseline=ANN_DDPG,
-    summary_name="APG",
-    rows=(
-        ANN_DDPG,
-        _row("CaRe-BN", Variant("ann-care", "ddpg"), "9360±0 8887±408 3475±135 3328±882", 0.33),
-    ),
+ANN_CARE_DDPG = _returns(
+    "Table 18",
+    "ann-ddpg",
+    "of ANNs with and without CaRe-BN: DDPG",
+    ANN_DDPG,
+    _row("CaRe-BN", Variant("ann-care", "ddpg"), "9360±0 8887±408 3475±135 3328±882", 0.33),
     note=_ANN_NOTE,
 )
-ANN_CARE_TD3 = Study(
-    name="ann-td3",
-    where="Table 19",
-    title="Max average returns of ANNs with and without CaRe-BN: TD3",
-    kind="returns",
-    envs=MUJOCO,
-    baseline=ANN_TD3,
-    summary_name="APG",
-    rows=(
-        ANN_TD3,
-        _row("CaRe-BN", Variant("ann-care"), "9360±0 5014±1122 10458±1271 3436±114 3021±1360", -0.69),
-    ),
+ANN_CARE_TD3 = _returns(
+    "Table 19",
+    "ann-td3",
+    "of ANNs with and without CaRe-BN: TD3",
+    ANN_TD3,
+    _row("CaRe-BN", Variant("ann-care"), "9360±0 5014±1122 10458±1271 3436±114 3021±1360", -0.69),
     note=_ANN_NOTE,
 )
 
