@@ -159,7 +159,7 @@ def _run(config: RunStudy) -> int:
     with SweepDisplay() as display:
         sweep = Sweep(configs, config.runs, display)
         if sweep.open_jobs:
-            executor = EXECUTORS[config.on](place)
+            executor = EXECUTORS[place.on](place)
             for number in (signal.SIGINT, signal.SIGTERM):  # even if a shell that put us in the background ignores it
                 signal.signal(number, signal.default_int_handler)
             try:

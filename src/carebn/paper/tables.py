@@ -43,6 +43,7 @@ VANILLA_LIF = "9347±1 4243±949 9073±946 3507±85 2807±1834"
 VANILLA_CLIF = "9351±1 4590±1006 9594±689 2772±1263 3307±1514"
 VANILLA_DN = "9350±1 4800±994 9147±231 3446±131 3964±1353"
 CARE_CLIF = "9348±2 5373±159 9563±442 3586±49 4296±268"
+CARE_DN = "9349±2 5444±161 9581±638 3470±115 4084±362"
 CARE_LIF = "9346±1 5083±356 8813±533 3489±118 4556±497"
 
 MAIN = _returns(
@@ -82,9 +83,7 @@ DN_DDPG = _with_and_without(
 )
 LIF_TD3 = _with_and_without("Table 13", "lif", "td3", VANILLA_LIF, CARE_LIF, 15.74)
 CLIF_TD3 = _with_and_without("Table 14", "clif", "td3", VANILLA_CLIF, CARE_CLIF, 15.20)
-DN_TD3 = _with_and_without(
-    "Table 15", "dn", "td3", VANILLA_DN, "9349±2 5444±161 9581±638 3470±115 4084±362", 4.37
-)  # fmt: skip
+DN_TD3 = _with_and_without("Table 15", "dn", "td3", VANILLA_DN, CARE_DN, 4.37)
 
 LIF_NORMALISERS = _returns(
     "Table 16",

@@ -71,9 +71,7 @@ class Budget:
 
 
 # Options that do not decide which cell of a study a run belongs to: its seed, its budget, how it was carried out.
-OUTSIDE_THE_CELL = frozenset(
-    (*NOT_OF_THE_CELL, "total_timesteps", "learning_starts", "random_steps", "eval_interval")
-)  # fmt: skip
+OUTSIDE_THE_CELL = {*NOT_OF_THE_CELL, "total_timesteps", "learning_starts", "random_steps", "eval_interval"}
 
 
 def lacks_method(variant: Variant) -> str:
