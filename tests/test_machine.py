@@ -12,7 +12,7 @@ import pytest
 from carebn import machine
 from carebn.commands import measure
 from carebn.measure import cost
-from carebn.study.measured import read_measured
+from carebn.study.evidence.measured import read_measured
 from carebn.training import files
 
 TESTS = Path(__file__).parent
@@ -170,7 +170,7 @@ def test_a_sweep_is_stopped_there(tmp_path: Path) -> None:
     code = """
 import time
 from pathlib import Path
-from carebn.study.executors import LocalExecutor, Place
+from carebn.study.sweep.executors import LocalExecutor, Place
 from carebn.study.worker import Order
 from carebn.training import TrainConfig
 config = TrainConfig(

@@ -16,6 +16,7 @@ from typing import Any
 from carebn import compiling
 from carebn.errors import CarebnWarning, not_installed, told, unknown_name
 from carebn.limits import THREADS, check_most
+from carebn.machine import THREAD_VARIABLES
 from carebn.reading import read_object
 from carebn.stopping import STOPPED, Stop, handled_by, leave, obeyed_at_once
 
@@ -47,7 +48,7 @@ def _limit_threads(arguments: list[str]) -> None:
     if number < 1:
         raise ValueError(f"--threads must be at least 1, got {number}")
     check_most("--threads", number, THREADS)
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    for name in THREAD_VARIABLES:
         os.environ[name] = str(number)
 
 

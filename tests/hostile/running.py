@@ -51,10 +51,11 @@ def prepare(template: Template) -> None:
     for name in cli.COMMANDS:
         import_module(f"carebn.commands.{name}")
     for name in (
-        "carebn.study.sweep", "carebn.study.gather", "carebn.study.tables", "carebn.study.report.page",
-        "carebn.study.report.figures", "carebn.study.report.views", "carebn.study.report.explorer",
-        "carebn.study.report.markdown", "carebn.deploy.onnx_export", "carebn.deploy.nir_export",
-        "carebn.measure.distributions", "matplotlib.figure", "matplotlib.backends.backend_agg", "ale_py", "mujoco",
+        "carebn.study.sweep.jobs", "carebn.study.evidence.gather", "carebn.study.report.terminal",
+        "carebn.study.report.page", "carebn.study.report.figures", "carebn.study.views.studies",
+        "carebn.study.views.explorer", "carebn.study.report.markdown", "carebn.deploy.onnx_export",
+        "carebn.deploy.nir_export", "carebn.measure.distributions", "matplotlib.figure",
+        "matplotlib.backends.backend_agg", "ale_py", "mujoco",
     ):  # fmt: skip
         with contextlib.suppress(ImportError):
             import_module(name)

@@ -9,7 +9,7 @@ import pytest
 from carebn.commands.measure import Distributions, TrainingCost, run
 from carebn.measure.cost import measure_costs
 from carebn.measure.distributions import Snapshot, _told_apart, most_and_least_moving, snapshots
-from carebn.study.measured import read_measured
+from carebn.study.evidence.measured import read_measured
 from carebn.training import Run, TrainConfig
 
 

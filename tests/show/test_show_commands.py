@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from carebn.study.measured import energy_of
-from carebn.study.runs import read_run
+from carebn.study.evidence.measured import energy_of
+from carebn.study.evidence.runs import read_run
 from carebn.training.files import as_json
 
 pytestmark = pytest.mark.slow

@@ -18,10 +18,12 @@ from carebn.measure.energy import Count, counterpart
 from carebn.measure.energy_report import table as energy_table
 from carebn.measure.spikes import Decision, record
 from carebn.network import SpikingActor
+from carebn.paper import STUDIES
 from carebn.show.terminal import print_table
-from carebn.study.gather import gather
-from carebn.study.paper import STUDIES
-from carebn.study.tables import published_text, tables_of
+from carebn.study.evidence.gather import gather
+from carebn.study.numbers import with_spread
+from carebn.study.report.terminal import tables_of
+from carebn.study.views.studies import view_of
 from carebn.training.methods import METHODS
 
 WIDTHS = (80, 100, 120, 200)
@@ -39,10 +41,10 @@ def printed(capfd: pytest.CaptureFixture[str], table: Table, width: int) -> str:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_table_of_the_paper(width: int, capfd: pytest.CaptureFixture[str]) -> None:
     for study in STUDIES.values():
-        text = "".join(printed(capfd, table, width) for table in tables_of(gather(study, []), "max"))
+        text = "".join(printed(capfd, table, width) for table in tables_of(view_of(gather(study, []))))
         for row in study.rows:
             assert row.label in text
-            assert all(published_text(study, number) in text for number in row.published)
+            assert all(with_spread(number.mean, number.std, study.decimals) in text for number in row.published)
 
 
 @pytest.mark.parametrize("width", WIDTHS)

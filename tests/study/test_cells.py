@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from fake_runs import write_run
 
+from carebn.paper import STUDIES
+from carebn.paper.facts import IDP
+from carebn.paper.records import Cell, Variant
+from carebn.paper.tables import MAIN
 from carebn.study.cells import Budget, belongs, config_of, lacks_method
-from carebn.study.gather import Gathered, gather
-from carebn.study.paper import IDP, MAIN, STUDIES
-from carebn.study.records import Cell, Variant
-from carebn.study.runs import RunRecord, read_runs
-from carebn.study.statistics import max_average_return
+from carebn.study.evidence.gather import Gathered, gather
+from carebn.study.evidence.runs import RunRecord, read_runs
 from carebn.training import TrainConfig
 
 EXPLORATION = STUDIES["exploration"]
@@ -93,8 +94,8 @@ def test_runs_are_sorted_into_cells(tmp_path: Path) -> None:
     assert cell.budget is not None
     assert cell.budget.total_timesteps == 20_000
     assert found.problems == []
-    assert found.scores(CARE, max_average_return).keys() == {"Hopper-v4"}
-    assert found.scores(BN, max_average_return) == {}
+    assert found.scores(CARE, "max").keys() == {"Hopper-v4"}
+    assert found.scores(BN, "max") == {}
     assert len(gathered(tmp_path, seeds=2).cell(CARE, "Hopper-v4").complete) == 2
     assert gathered(tmp_path, envs=(IDP,)).cell(CARE, "Hopper-v4").complete == []
 

@@ -14,8 +14,8 @@ import pytest
 from abilities import reads_proc
 from sweep_cases import contents, tiny
 
-from carebn.study.executors import EXECUTORS, Place, RayExecutor, SlurmExecutor
-from carebn.study.sweep import Display, Sweep
+from carebn.study.sweep.executors import EXECUTORS, Place, RayExecutor, SlurmExecutor
+from carebn.study.sweep.jobs import Display, Sweep
 from carebn.study.worker import Order, train_cell
 from carebn.training import TrainConfig
 from carebn.training.lock import is_locked

@@ -16,13 +16,13 @@ from fake_runs import PROBE, write_run
 
 from carebn import cli
 from carebn.commands.report import Config, run
-from carebn.study.paper import IDP
-from carebn.study.paper import MUJOCO as ENVS
-from carebn.study.report.explorer import explore
+from carebn.paper.facts import IDP
+from carebn.paper.facts import MUJOCO as ENVS
+from carebn.study.evidence.runs import read_runs
 from carebn.study.report.figures import STYLE, curves_figure, study_figure, write_figures
 from carebn.study.report.page import embedded_json
-from carebn.study.report.views import view_studies
-from carebn.study.runs import read_runs
+from carebn.study.views.explorer import explore
+from carebn.study.views.studies import view_studies
 
 pytestmark = pytest.mark.slow
 

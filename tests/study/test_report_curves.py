@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from fake_runs import write_run
 
-from carebn.study.report.curves import (
+from carebn.study.evidence.runs import read_run, read_runs
+from carebn.study.views.curves import (
     exploration_traces,
     mean_curve,
     stratified_curve,
     thinned,
     wasserstein_traces,
 )
-from carebn.study.report.explorer import explore, with_most_data
-from carebn.study.runs import read_run, read_runs
+from carebn.study.views.explorer import explore, with_most_data
 
 
 def test_mean_std_and_number_of_runs() -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from fake_runs import write_converted_run, write_costs, write_energy, write_run
 
+from carebn.paper import STUDIES
+from carebn.paper.records import Published
 from carebn.study.cells import Budget
-from carebn.study.measured import read_measured
-from carebn.study.paper import STUDIES
-from carebn.study.records import Published
-from carebn.study.report.explorer import explore
-from carebn.study.report.parts import Number
-from carebn.study.report.views import view_studies, view_study
-from carebn.study.runs import RunRecord, read_run
+from carebn.study.evidence.measured import read_measured
+from carebn.study.evidence.runs import RunRecord, read_run
+from carebn.study.views.explorer import explore
+from carebn.study.views.parts import Number
+from carebn.study.views.studies import view_studies, view_study
 
 ENVS = ("InvertedDoublePendulum-v4", "Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4")
 

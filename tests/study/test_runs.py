@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fake_runs import write_run
 
-from carebn.study.runs import DamagedRun, find_runs, read_run, read_runs
+from carebn.study.evidence.runs import DamagedRun, find_runs, read_run, read_runs
 from carebn.training import Run, TrainConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "training"))  # quick_tasks

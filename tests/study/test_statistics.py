@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carebn.study import statistics
+from carebn.study.evidence import statistics
 
 A, B = "a", "b"
 numbers = st.floats(-1e3, 1e3, allow_subnormal=False)
@@ -28,6 +28,18 @@ def test_scores_of_one_run() -> None:
     assert statistics.mean_of_last([100.0, *range(1, 11)]) == 5.5
     with pytest.raises(ValueError, match="at least one evaluation"):
         statistics.max_average_return([])
+
+
+def test_area_under_the_curve_by_hand() -> None:
+    # from 10 to 20 on average 2, from 20 to 50 on average 6: (10 · 2 + 30 · 6) / 40
+    assert statistics.area_under_curve([10, 20, 50], [1.0, 3.0, 9.0]) == 5
+    assert statistics.area_under_curve([5, 10, 15], [4.0, 4.0, 4.0]) == 4
+    assert statistics.area_under_curve([5], [-7.0]) == -7  # a single evaluation is as high as it is
+    for steps in ([10, 10, 20], [20, 10, 30], [10, 20]):
+        with pytest.raises(ValueError, match="a step of its own"):
+            statistics.area_under_curve(steps, [1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="at least one evaluation"):
+        statistics.area_under_curve([], [])
 
 
 def test_mean_and_std() -> None:
@@ -187,6 +199,21 @@ def test_a_nominal_interval_covers_the_truth_about_as_often_as_it_says() -> None
         assert found is not None
         hits += found.low <= truth <= found.high
     assert 0.88 <= hits / 200 <= 0.99
+
+
+def slow_area(steps: list[int], values: list[float]) -> float:
+    """The height of the line at the middle of every single step, averaged."""
+    heights = []
+    for (a, x), (b, y) in itertools.pairwise(zip(steps, values, strict=True)):
+        heights += [x + (y - x) * (step + 0.5 - a) / (b - a) for step in range(a, b)]
+    return python_statistics.fmean(heights)
+
+
+@given(st.lists(st.tuples(st.integers(1, 30), numbers), min_size=2, max_size=12))
+@settings(deadline=None)
+def test_the_area_is_the_slow_one(parts: list[tuple[int, float]]) -> None:
+    steps, values = list(itertools.accumulate(width for width, _ in parts)), [value for _, value in parts]
+    assert statistics.area_under_curve(steps, values) == pytest.approx(slow_area(steps, values), abs=1e-9)
 
 
 # --- whatever is given ------------------------------------------------------------------------------------------------

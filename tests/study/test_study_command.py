@@ -14,8 +14,9 @@ from abilities import reads_proc
 from fake_runs import PROBE, write_converted_run, write_costs, write_energy, write_run
 
 from carebn import cli
-from carebn.study.paper import MUJOCO, STUDIES
-from carebn.study.statistics import iqm, probability_of_improvement
+from carebn.paper import STUDIES
+from carebn.paper.facts import MUJOCO
+from carebn.study.evidence.statistics import iqm, probability_of_improvement
 
 pytestmark = pytest.mark.slow
 
@@ -128,6 +129,9 @@ def test_our_numbers_by_hand(tmp_path: Path, study) -> None:
     assert overall[5] == f"{100 / 299:.2%}"  # of the last evaluations: 199 and 399
     last = study("show", "main", "--score", "final")
     assert "299 ± 100 (2)" in last.stdout
+    area = study("show", "main", "--score", "area")
+    assert "300 ± 100 (2)" in area.stdout  # 199.5 and 399.5
+    assert "mean height of the learning curve; ours at 10,000 steps" in area.stdout
 
 
 def test_problems_are_a_sentence_each_and_the_rest_is_shown(tmp_path: Path, study) -> None:

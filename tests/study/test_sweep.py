@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sweep_cases import tiny
 
-from carebn.study import sweep as sweeping
-from carebn.study.sweep import Sweep, last_progress
+from carebn.study.sweep import jobs as sweeping
+from carebn.study.sweep.jobs import Sweep, last_progress
 from carebn.study.worker import Order, Outcome
 from carebn.training import Run
 from carebn.training.lock import LOCK_FILE, BusyRun, is_locked, lock

@@ -13,7 +13,7 @@ from carebn import load
 from carebn.checksums import Mismatch, read_sealed, sealed
 from carebn.commands.train import run as train
 from carebn.deploy.origin import origin_of
-from carebn.study.runs import DamagedRun, read_run
+from carebn.study.evidence.runs import DamagedRun, read_run
 from carebn.training import Run
 from carebn.training.checkpoint import Damaged
 

@@ -160,7 +160,7 @@ def test_twice_as_many_steps(kind: str, tmp_path: Path) -> None:
 
 
 def test_the_converted_policy_of_a_shorter_run_does_not_stay(tmp_path: Path) -> None:
-    from carebn.study.runs import read_run
+    from carebn.study.evidence.runs import read_run
 
     train(config("converted", tmp_path, 45))
     [converted] = tmp_path.glob("converted-*")

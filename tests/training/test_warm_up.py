@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from carebn.paper import STUDIES
 from carebn.study.cells import Budget, config_of
-from carebn.study.paper import STUDIES
 from carebn.training import Run, TrainConfig
 from carebn.training.policy import read_config
 

@@ -7,9 +7,10 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from carebn.paper.facts import MUJOCO
 from carebn.show.terminal import FILE_WIDTH, print_table, terminal
 from carebn.training.environment import import_own
-from carebn.training.methods import TASKS, all_methods, find_method
+from carebn.training.methods import all_methods, find_method
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def _show(name: str, console: Console) -> None:
         console.print(f"  with --algo {', '.join(method.algorithms)}")
     for score in method.scores:
         console.print(f"published: {score.short()} ({score.where})")
-        for task, value in zip(TASKS, score.returns, strict=False):
+        for task, value in zip(MUJOCO, score.returns, strict=False):
             console.print(f"  {task} {value}")
 
 

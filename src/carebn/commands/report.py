@@ -32,16 +32,16 @@ def run(config: Config) -> int:
     if config.format not in OUTPUTS:
         raise ValueError(unknown_name("format", config.format, OUTPUTS))
     from carebn.study.cells import Budget
-    from carebn.study.measured import read_measured
-    from carebn.study.report.explorer import explore
-    from carebn.study.report.views import view_studies
-    from carebn.study.runs import read_runs
+    from carebn.study.evidence.measured import read_measured
+    from carebn.study.evidence.runs import read_runs
+    from carebn.study.views.explorer import explore
+    from carebn.study.views.studies import view_studies
 
     if config.scale is not None:
         Budget.scaled(config.scale)  # a mistake is told before anything is read
     runs = read_runs(config.runs, episodes=True, measures=True)
     measured = read_measured(config.runs)
-    for problem in (*runs.problems, *measured.problems):
+    for problem in (*runs.problems, *runs.gaps(), *measured.problems):
         print(f"carebn: {problem}", file=sys.stderr)
     if not runs.records:
         where = ", ".join(map(str, config.runs))

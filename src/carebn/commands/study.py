@@ -12,17 +12,25 @@ from rich.table import Table
 from carebn.errors import unknown_name
 from carebn.limits import check_memory, check_most
 from carebn.machine import cores
+from carebn.paper import FIGURES, STUDIES, TABLES, find_study
+from carebn.paper.facts import IDP
+from carebn.paper.records import Study
 from carebn.show.terminal import print_table, terminal
-from carebn.study.paper import FIGURES, IDP, STUDIES, TABLES, find_study
-from carebn.study.records import Study
 
 if TYPE_CHECKING:  # loads torch, which listing studies and --help do without
-    from carebn.study.sweep import Sweep
+    from carebn.study.sweep.jobs import Sweep
 
 EVERY = "all"
 MOST_SEEDS = 1000  # per cell; the paper has five
 RUN_MEMORY = 300 * 2**20  # bytes that a run takes at least
 FIRST_RUNS = 5  # of a plan that are named, and the last
+DRAWN = {  # by the kind of a study: what its figure shows, of which text has no more than numbers
+    "curves": "learning curves",
+    "normalised-curves": "normalised learning curves",
+    "exploration": "returns of training episodes",
+    "wasserstein": "Wasserstein distances",
+    "distributions": "input distributions",
+}
 
 
 @dataclass(frozen=True)
@@ -72,8 +80,9 @@ class ShowStudy:
     """Count only this many seeds. Default: all."""
     envs: tuple[str, ...] = ()
     """Only these environments."""
-    score: Literal["max", "last", "final"] = "max"
-    """A run's score: its best evaluation (as the paper), the mean of its last ten, or the last one."""
+    score: Literal["max", "last", "final", "area"] = "max"
+    """A run's score: its best evaluation (as the paper), the mean of its last ten, the last one, or the area under its
+    learning curve (its mean height)."""
 
 
 Config = (
@@ -119,8 +128,8 @@ def _run(config: RunStudy) -> int:
     studies = _studies("run", config.names)
     envs = _environments(studies, config.envs)
     from carebn.study.cells import Budget, config_of, lacks_method
-    from carebn.study.executors import EXECUTORS, Place
-    from carebn.study.sweep import Sweep
+    from carebn.study.sweep.executors import EXECUTORS, Place
+    from carebn.study.sweep.jobs import Sweep
 
     budget = Budget.scaled(config.scale)
     configs, missing = [], {}
@@ -143,14 +152,14 @@ def _run(config: RunStudy) -> int:
         _plan(Sweep(configs, config.runs), config)
         return 0
     from carebn.show.outputs import writable_directory
-    from carebn.study.display import SweepDisplay, summary
+    from carebn.study.sweep.display import SweepDisplay, summary
 
     writable_directory(config.runs, "--runs")
     place = Place(config.on, config.workers, config.address, config.slurm, config.runs)
     with SweepDisplay() as display:
         sweep = Sweep(configs, config.runs, display)
         if sweep.open_jobs:
-            executor = EXECUTORS[config.on](place)
+            executor = EXECUTORS[place.on](place)
             for number in (signal.SIGINT, signal.SIGTERM):  # even if a shell that put us in the background ignores it
                 signal.signal(number, signal.default_int_handler)
             try:
@@ -169,9 +178,9 @@ def _run(config: RunStudy) -> int:
 
 
 def _plan(sweep: "Sweep", config: RunStudy) -> None:
-    from carebn.study.estimate import estimate, spelled
-    from carebn.study.runs import read_runs
-    from carebn.study.sweep import DONE, newest_checkpoint
+    from carebn.study.evidence.runs import read_runs
+    from carebn.study.sweep.estimate import estimate, spelled
+    from carebn.study.sweep.jobs import DONE, newest_checkpoint
 
     console = terminal()
     table = Table(box=None, pad_edge=False)
@@ -206,10 +215,11 @@ def _show(config: ShowStudy) -> int:
     studies = _studies("show", config.names)
     envs = _environments(studies, config.envs)
     from carebn.study.cells import Budget
-    from carebn.study.gather import gather
-    from carebn.study.measured import read_measured
-    from carebn.study.runs import read_runs
-    from carebn.study.tables import DRAWN, costs_of, distributions_of, tables_of
+    from carebn.study.evidence.gather import gather
+    from carebn.study.evidence.measured import read_measured
+    from carebn.study.evidence.runs import read_runs
+    from carebn.study.report.terminal import tables_of
+    from carebn.study.views.studies import view_of
 
     if config.scale is not None:
         Budget.scaled(config.scale)  # a mistake is told before anything is read
@@ -220,7 +230,8 @@ def _show(config: ShowStudy) -> int:
     console = terminal()
     for i, study in enumerate(studies):
         gathered = gather(study, found.records, config.scale, envs, config.seeds, measured)
-        problems = list(gathered.problems)
+        view = view_of(gathered, config.score)
+        problems = list(view.problems)
         budgets = gathered.budgets()
         if len(budgets) > 1:
             which = " and ".join(map(str, budgets))
@@ -233,20 +244,13 @@ def _show(config: ShowStudy) -> int:
                 + ("" if config.scale is None else f" --scale {config.scale:g}")
                 + _runs_option(config.runs)
             )
-        if (study.kind == "cost" and not costs_of(gathered)) or (
-            study.kind == "distributions" and there and not distributions_of(gathered)
-        ):
+        if (study.kind == "cost" or (study.kind == "distributions" and there)) and not view.labels:
             problems.append(f"{config.runs} holds no measurement of {study.name}; make it with: {study.command}")
-        if study.kind == "wasserstein":
-            complete = [run for cell in gathered.cells.values() for run in cell.complete]
-            unmeasured = sum(not (run.directory / "measure-wasserstein.jsonl").exists() for run in complete)
-            if unmeasured:
-                problems.append(f"{unmeasured} of {len(complete)} runs were made without --measure wasserstein")
         for problem in problems:
             _tell(problem)
         if i:
             console.print()
-        for table in tables_of(gathered, config.score):
+        for table in tables_of(view):
             print_table(console, table)
         if study.note:
             console.print(study.note)

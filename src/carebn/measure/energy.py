@@ -42,6 +42,8 @@ from carebn.network import ANNActor, ANNQNetwork, SpikingActor, SpikingLayer, Sp
 from carebn.network.intralayer import CONNECTIONS, IntralayerSpikingLayer
 from carebn.neuron import CLIF, DN, LIF, Neuron
 from carebn.norm import Norm
+from carebn.paper.facts import FLOP_PICOJOULE, SYNAPTIC_PICOJOULE
+from carebn.paper.tables import ENERGY
 
 
 class Prices(NamedTuple):
@@ -54,7 +56,10 @@ class Prices(NamedTuple):
 
 
 PRICES = {
-    "paper": Prices(12.5, 12.5, 0.077, "12.5 pJ per FLOP, 2 FLOP per MAC, 77 fJ per synaptic operation"),
+    "paper": Prices(
+        *(FLOP_PICOJOULE, FLOP_PICOJOULE, SYNAPTIC_PICOJOULE),
+        f"{FLOP_PICOJOULE:g} pJ per FLOP, 2 FLOP per MAC, {1000 * SYNAPTIC_PICOJOULE:g} fJ per synaptic operation",
+    ),
     "45nm": Prices(3.7, 0.9, 0.9, "4.6 pJ per MAC, 0.9 pJ per synaptic operation, 45 nm"),
 }
 
@@ -322,11 +327,8 @@ def counterpart(network: nn.Module) -> Bill:
 # --- the paper's table ------------------------------------------------------------------------------------------------
 
 PAPER_NJ = {  # energy per inference with CLIF neurons and TD3, in nJ: ordinary network, spiking network with CaRe-BN
-    "InvertedDoublePendulum-v4": (1715.20, 12.94),
-    "Ant-v4": (1862.40, 17.36),
-    "HalfCheetah-v4": (1785.60, 17.37),
-    "Hopper-v4": (1728.00, 16.59),
-    "Walker2d-v4": (1785.60, 18.13),
+    env_id: (ann.mean, snn.mean)
+    for env_id, ann, snn in zip(ENERGY.envs, *(row.published for row in ENERGY.rows), strict=True)
 }
 
 

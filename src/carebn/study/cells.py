@@ -5,8 +5,9 @@ from functools import cache
 from typing import Any, Self
 
 from carebn.limits import STEPS, check_work
-from carebn.study.paper import STUDIES
-from carebn.study.records import Cell, Variant
+from carebn.paper import STUDIES
+from carebn.paper.records import Cell, Variant
+from carebn.study.same_cell import NOT_OF_THE_CELL
 from carebn.training.config import TrainConfig
 from carebn.training.methods import METHODS
 
@@ -70,10 +71,7 @@ class Budget:
 
 
 # Options that do not decide which cell of a study a run belongs to: its seed, its budget, how it was carried out.
-OUTSIDE_THE_CELL = frozenset(
-    ("seed", "total_timesteps", "learning_starts", "random_steps", "eval_interval", "checkpoint_interval",
-     "log_interval", "threads", "device", "import_modules")
-)  # fmt: skip
+OUTSIDE_THE_CELL = {*NOT_OF_THE_CELL, "total_timesteps", "learning_starts", "random_steps", "eval_interval"}
 
 
 def lacks_method(variant: Variant) -> str:

@@ -18,13 +18,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from carebn.machine import THREAD_VARIABLES
+
 STOP = b"stop\n"
 
 # Exit codes of the child. A negative code, as always, is the signal that killed it.
 DONE, FAILED, BUSY, OUT_OF_MEMORY, INTERRUPTED = 0, 1, 75, 71, 130
 STATES = {DONE: "done", FAILED: "failed", BUSY: "busy", INTERRUPTED: "interrupted"}  # all else: "died"
 
-POOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 LOOK_UP = 0.2  # seconds between two looks at the child, so that an interruption is noticed
 
 
@@ -51,7 +52,7 @@ def train_cell(order: Order, on_start: Callable[[subprocess.Popen[bytes]], None]
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=said,
-            env=os.environ | dict.fromkeys(POOLS, threads),
+            env=os.environ | dict.fromkeys(THREAD_VARIABLES, threads),
             # Ctrl-C reaches it once, from us, and not a second time from the terminal.
             start_new_session=True,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # what Windows has instead

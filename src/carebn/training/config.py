@@ -26,6 +26,7 @@ from carebn.limits import (
 )
 from carebn.network.decoder import Q_READOUTS, READOUTS
 from carebn.neuron import NEURONS
+from carebn.paper.facts import STEPS as PAPER_STEPS
 from carebn.training import algo_options
 from carebn.training.defaults import WHY_NOT, fill, flag
 from carebn.training.env_kwargs import EnvKwargs, words_of
@@ -97,7 +98,7 @@ class TrainConfig:
     """What fires: a name in ``carebn.neuron.NEURONS``. Default: the method's, else the algorithm's."""
     seed: int = 0
     """All randomness comes from it: the same seed gives the same files."""
-    total_timesteps: Steps = 1_025_000
+    total_timesteps: Steps = PAPER_STEPS
     """Environment steps, random warm-up included."""
     threads: int = 1
     """Threads of this run. One is best when several runs share a machine."""

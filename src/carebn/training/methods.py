@@ -12,8 +12,7 @@ from typing import Any
 from carebn.algorithm import ALGORITHMS, Algorithm
 from carebn.errors import unknown_name
 from carebn.norm import NORMS
-
-TASKS = ("InvertedDoublePendulum-v4", "Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4")
+from carebn.paper import find_study
 
 
 def _any(algorithm: Algorithm) -> bool:
@@ -38,13 +37,19 @@ class Score:
 
     where: str
     gain: float | None = None
-    returns: tuple[int, ...] = ()  # in the order of TASKS
+    returns: tuple[int, ...] = ()  # in the order of the paper's tasks
     neuron: str = ""  # if the same method has a score for several
     text: str = ""  # for a figure that is not a gain
 
     def short(self) -> str:
         value = self.text or f"{self.gain:+.2f} %"
         return f"{self.neuron} {value}" if self.neuron else value
+
+
+def _printed(where: str, label: str, neuron: str = "") -> Score:
+    """A row of one of the paper's tables."""
+    row = find_study(where).row(label)
+    return Score(where, row.summary, tuple(round(number.mean) for number in row.published), neuron)
 
 
 @dataclass(frozen=True)
@@ -105,20 +110,20 @@ METHODS: dict[str, Method] = {
     "ann": Method(
         "ordinary ReLU actor",
         "Fujimoto et al., ICML 2018",
-        (Score("Table 1", 0.0, (7503, 4770, 10857, 3410, 4340)),),
+        (_printed("Table 1", "ANN"),),
         spiking=False,
     ),
     "ann-care": Method(
         "ordinary ReLU actor with CaRe-BN",
         CARE_BN,
-        (Score("Table 19", -0.69, (9360, 5014, 10458, 3436, 3021)),),
+        (_printed("Table 19", "CaRe-BN"),),
         norm="care",
         spiking=False,
     ),
     "ann-snn": Method(
         "ANN converted by local threshold balancing",
         "Bu et al., CVPR 2025",
-        (Score("Table 1", -21.11, (3859, 3550, 8703, 3098, 4235)),),
+        (_printed("Table 1", "ANN-SNN"),),
         spiking=False,
         conversion={"rule": "ltb", "time_steps": 100},
     ),
@@ -133,29 +138,29 @@ METHODS: dict[str, Method] = {
         "spiking actor without a normaliser",
         CARE_BN,
         (
-            Score("Table 16", -7.08, (9347, 4243, 9073, 3507, 2807), "lif"),
-            Score("Table 1", -6.66, (9351, 4590, 9594, 2772, 3307), "clif"),
-            Score("Table 1", 0.37, (9350, 4800, 9147, 3446, 3964), "dn"),
+            _printed("Table 16", "Vanilla LIF", "lif"),
+            _printed("Table 1", "pop-SAN", "clif"),
+            _printed("Table 1", "MDC-SAN", "dn"),
         ),
     ),
     "pop-san": Method(
         "the paper's PopSAN: vanilla with CLIF neurons",
         "Tang et al., CoRL 2020",
-        (Score("Table 1", -6.66, (9351, 4590, 9594, 2772, 3307)),),
+        (_printed("Table 1", "pop-SAN"),),
         neuron="clif",
         suits=_has_actor,
     ),
     "mdc-san": Method(
         "the paper's MDC-SAN: vanilla with dynamic neurons",
         "Zhang et al., AAAI 2022",
-        (Score("Table 1", 0.37, (9350, 4800, 9147, 3446, 3964)),),
+        (_printed("Table 1", "MDC-SAN"),),
         neuron="dn",
         suits=_has_actor,
     ),
     "ilc-san": Method(
         "the paper's ILC-SAN: connected output populations",
         "Chen et al., TNNLS 2024",
-        (Score("Table 1", 4.64, (9352, 5584, 9222, 3403, 4200)),),
+        (_printed("Table 1", "ILC-SAN"),),
         neuron="clif",
         options={"intralayer": "intra"},
         suits=_has_actor,
@@ -164,8 +169,8 @@ METHODS: dict[str, Method] = {
         "spiking actor with tdBN",
         "Zheng et al., AAAI 2021",
         (
-            Score("Table 1", -2.28, (9346, 4403, 9402, 3592, 3464), "clif"),
-            Score("Table 16", 1.65, (9346, 4876, 8845, 3601, 4098), "lif"),
+            _printed("Table 1", "tdBN", "clif"),
+            _printed("Table 16", "tdBN", "lif"),
         ),
         norm="tdbn",
     ),
@@ -173,8 +178,8 @@ METHODS: dict[str, Method] = {
         "spiking actor with BNTT",
         "Kim and Panda, Front. Neurosci. 2021",
         (
-            Score("Table 1", -1.62, (9347, 4379, 9466, 3524, 3689), "clif"),
-            Score("Table 16", 1.22, (9348, 5244, 9339, 3593, 3480), "lif"),
+            _printed("Table 1", "BNTT", "clif"),
+            _printed("Table 16", "BNTT", "lif"),
         ),
         norm="bntt",
     ),
@@ -182,8 +187,8 @@ METHODS: dict[str, Method] = {
         "spiking actor with TEBN",
         "Duan et al., NeurIPS 2022",
         (
-            Score("Table 1", 0.69, (9349, 4408, 9452, 3472, 4235), "clif"),
-            Score("Table 16", 0.69, (9347, 4408, 9452, 3472, 4235), "lif"),
+            _printed("Table 1", "TEBN", "clif"),
+            _printed("Table 16", "TEBN", "lif"),
         ),
         norm="tebn",
     ),
@@ -191,8 +196,8 @@ METHODS: dict[str, Method] = {
         "spiking actor with TAB",
         "Jiang et al., ICLR 2024",
         (
-            Score("Table 1", 3.25, (9348, 4382, 9784, 3585, 4537), "clif"),
-            Score("Table 16", -1.64, (9347, 4431, 9173, 3474, 3818), "lif"),
+            _printed("Table 1", "TABN", "clif"),
+            _printed("Table 16", "TABN", "lif"),
         ),
         norm="tab",
     ),
@@ -218,8 +223,8 @@ METHODS: dict[str, Method] = {
         "spiking actor with CaRe-BN",
         CARE_BN,
         (
-            Score("Table 1", 5.90, (9348, 5373, 9563, 3586, 4296), "clif"),
-            Score("Table 16", 3.92, (9346, 5083, 8813, 3489, 4556), "lif"),
+            _printed("Table 1", "CaRe-BN", "clif"),
+            _printed("Table 16", "CaRe-BN", "lif"),
         ),
         norm="care",
     ),

@@ -7,15 +7,15 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from carebn.paper.facts import STEPS
+
 if TYPE_CHECKING:
     from carebn.training.config import TrainConfig
-
-PAPER_STEPS = 1_025_000  # the budget that published warm-ups belong to
 
 
 def warm_up(published: int, total_timesteps: int, batch_size: int) -> int:
     """The published number in a run as long as the paper's or longer; in a shorter one its share, but a batch."""
-    share = round(published * total_timesteps / PAPER_STEPS)
+    share = round(published * total_timesteps / STEPS)
     return min(published, max(share, batch_size))
 
 

@@ -1,1 +1,1 @@
-"""What runs say, for people: views (numbers ready to draw) and their renderers: a page, figures, plain text."""
+"""Views as people see them: text in a terminal, one page, Markdown, figures. Nothing is computed here."""

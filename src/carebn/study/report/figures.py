@@ -8,9 +8,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carebn.study.report.curves import Curve
-from carebn.study.report.explorer import Line
-from carebn.study.report.parts import View
+from carebn.study.views.curves import Curve
+from carebn.study.views.explorer import Line
+from carebn.study.views.parts import View
 from carebn.training.files import write_atomically
 
 if TYPE_CHECKING:
@@ -62,14 +62,9 @@ def _all_figures(environments: dict[str, list[Line]], views: list[View]) -> Iter
 
 
 def study_figure(view: View) -> "Figure":
-    renderer: Callable[[View], Figure]
-    if view.table is not None:
-        renderer = _table_figure
-    elif view.bars:
-        renderer = _bars_figure
-    else:
-        renderer = _panels_figure
-    return renderer(view)
+    figures: dict[str, Callable[[View], Figure]]
+    figures = {"table": _table_figure, "bars": _bars_figure, "panels": _panels_figure}
+    return figures[view.shows](view)
 
 
 def curves_figure(panels: list[tuple[str, str, str, list[tuple[str, Curve]]]], caption: str = "") -> "Figure":

@@ -2,20 +2,20 @@
 
 from collections.abc import Sequence
 
+from carebn.study.evidence.runs import Runs
 from carebn.study.numbers import MISSING, spelled, with_spread
-from carebn.study.report.explorer import Line
-from carebn.study.report.parts import Absent, Bar, Number, Panel, Table, View
-from carebn.study.runs import Runs
+from carebn.study.views.explorer import Line, totals
+from carebn.study.views.parts import Absent, Bar, Number, Panel, Table, View
 
 MARKS = {"above": "▲ ", "below": "▼ "}
 
 
 def render_markdown(runs: Runs, environments: dict[str, list[Line]], views: list[View], absent: list[Absent]) -> str:
-    complete = sum(run.complete for run in runs.records)
-    number = "1 run" if len(runs.records) == 1 else f"{len(runs.records):,} runs"
-    blocks = ["# CaRe-BN report", f"{number}, {complete:,} complete."]
-    if runs.problems:
-        blocks += ["\n".join(f"- {_safe(problem)}" for problem in runs.problems)]
+    total = totals(runs.records)
+    number = "1 run" if total.runs == 1 else f"{total.runs:,} runs"
+    blocks = ["# CaRe-BN report", f"{number}, {total.complete:,} complete."]
+    if runs.problems or runs.gaps():
+        blocks += ["\n".join(f"- {_safe(problem)}" for problem in (*runs.problems, *runs.gaps()))]
     blocks.append("## All runs")
     blocks.append("± is one standard deviation over seeds. Unfinished runs count with the evaluations they have.")
     for env, lines in environments.items():
@@ -50,12 +50,12 @@ def _view(view: View) -> list[str]:
     blocks.append(f"{view.made[0].upper()}{view.made[1:]}.")
     if study.note:
         blocks.append(study.note)
-    if view.table is not None:
+    if view.shows == "table" and view.table is not None:
         blocks.append(_table(view.table))
-    if view.bars:
+    elif view.shows == "bars":
         blocks += [f"{view.bar_label}:", _bars(view.bars)]
-    for panel in view.panels:
-        blocks.append(_panel(panel))
+    else:
+        blocks += [_panel(panel) for panel in view.panels]
     return [*blocks, *map(_safe, view.problems)]
 
 

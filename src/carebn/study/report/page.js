@@ -318,6 +318,7 @@
       const list = make(box, "ul");
       for (const problem of data.problems.slice(0, 200)) make(list, "li", problem);
     }
+    for (const gap of data.gaps) make(document.getElementById("problems"), "p", gap, { className: "notice small" });
   }
 
   // --- all runs, by environment -----------------------------------------------------------------------------------

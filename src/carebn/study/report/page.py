@@ -8,10 +8,11 @@ from importlib.resources import files
 from typing import Any
 
 from carebn import __version__
-from carebn.study.report.curves import Curve
-from carebn.study.report.explorer import Line, with_most_data
-from carebn.study.report.parts import PAPER_STEPS, Absent, Bar, Number, Panel, Table, View
-from carebn.study.runs import RunRecord, Runs
+from carebn.paper.facts import STEPS as PAPER_STEPS
+from carebn.study.evidence.runs import RunRecord, Runs
+from carebn.study.views.curves import Curve
+from carebn.study.views.explorer import Line, totals, with_most_data
+from carebn.study.views.parts import Absent, Bar, Number, Panel, Table, View
 
 DIGITS = 7  # significant ones, of what is drawn: more than are read off, so that nothing is rounded twice
 
@@ -64,8 +65,7 @@ class _Packer:
         self, runs: Runs, environments: dict[str, list[Line]], views: list[View], absent: list[Absent]
     ) -> dict[str, Any]:
         records = runs.records
-        complete = sum(run.complete for run in records)
-        seconds = sum(run.seconds for run in records)
+        total = totals(records)
         packed_runs = [self.run(run) for run in records]
         packed_environments = [
             {"id": env, "lines": [self.line(line) for line in lines]} for env, lines in environments.items()
@@ -75,13 +75,14 @@ class _Packer:
             "version": __version__,
             "paperSteps": PAPER_STEPS,
             "facts": [
-                [f"{len(records):,}", "runs" if len(records) != 1 else "run"],
-                [f"{complete:,}", "complete"],
+                [f"{total.runs:,}", "runs" if total.runs != 1 else "run"],
+                [f"{total.complete:,}", "complete"],
                 [f"{len(environments):,}", "environments" if len(environments) != 1 else "environment"],
-                [f"{sum(run.step for run in records):,}", "environment steps"],
-                _time_spent(seconds),
+                [f"{total.steps:,}", "environment steps"],
+                _time_spent(total.seconds),
             ],
             "problems": runs.problems,
+            "gaps": runs.gaps(),
             "environments": packed_environments,
             "opens": with_most_data(environments),
             "studies": packed_views,
@@ -141,7 +142,7 @@ class _Packer:
             "made": view.made,
             "reduced": view.reduced,
             "problems": view.problems,
-            "table": None if view.table is None else _table(view.table),
+            "table": _table(view.table) if view.shows == "table" and view.table is not None else None,
             "bars": [_bar(bar) for bar in view.bars],
             "barLabel": view.bar_label,
             "labels": view.labels,

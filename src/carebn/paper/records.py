@@ -78,6 +78,10 @@ class Study:
     def envs_of(self, row: Row) -> tuple[str, ...]:
         return self.envs if row.envs is None else row.envs
 
+    def published(self, row: Row) -> dict[str, Published]:
+        """The paper's numbers by environment; none where it only draws."""
+        return dict(zip(self.envs_of(row), row.published, strict=True)) if row.published else {}
+
     def all_rows(self) -> tuple[Row, ...]:
         """The rows, and first the baseline if it is not one of them."""
         extra = self.baseline is not None and all(row.variant != self.baseline.variant for row in self.rows)

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from carebn.study.sweep import DONE, ELSEWHERE, FAILED, RUNNING, STOPPED, WAITING, Display, Job
+from carebn.study.sweep.jobs import DONE, ELSEWHERE, FAILED, RUNNING, STOPPED, WAITING, Display, Job
 
 REFRESH = 0.5  # seconds between two looks at the runs
 PLAIN_SECONDS = 30  # between two plain lines

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from carebn.reading import parse_object, regular_file
-from carebn.study.executors import Executor
-from carebn.study.runs import DamagedRun, read_run
+from carebn.study.evidence.runs import DamagedRun, read_run
+from carebn.study.sweep.executors import Executor
 from carebn.study.worker import Order
 from carebn.training.config import TrainConfig
 from carebn.training.lock import is_locked

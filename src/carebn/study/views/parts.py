@@ -1,14 +1,15 @@
-"""What a study comes to, free of how it is drawn: numbers, tables, bars and panels of lines."""
+"""What a study comes to, free of how it is shown: numbers, tables, bars and panels of lines."""
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from carebn.paper.facts import STEPS as PAPER_STEPS
+from carebn.paper.records import Published, Row, Study
+from carebn.study.evidence.measured import Distribution
 from carebn.study.numbers import per_cent
-from carebn.study.records import Published, Study
-from carebn.study.report.curves import Curve
-
-PAPER_STEPS = 1_025_000
+from carebn.study.views.comparison import Comparison
+from carebn.study.views.curves import Curve
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,11 @@ class Number:
 
     ours: tuple[float, float] | None  # mean and standard deviation over seeds
     seeds: int
-    unfinished: int
+    unfinished: int  # runs
     published: Published | None
+    done: float = 0.0  # of the unfinished run that came furthest, the share of its steps
+    mixed: bool = False  # runs at several budgets, none of which is counted
+    outside: bool = False  # the paper has no such number
 
     @property
     def difference(self) -> float | None:
@@ -47,9 +51,17 @@ class Number:
 
 @dataclass(frozen=True)
 class TableRow:
-    label: str
+    row: Row
     numbers: list[Number]
     summaries: list[tuple[float | None, float | None]]  # ours and the paper's, one pair per summary column
+    conversion_steps: int | None = None  # of a final policy that was converted: it has no maximum over training
+    beside_baseline: Comparison | None = None  # over the environments together; None: there is no baseline
+    relative_variance: float | None = None  # in per cent, of the final returns
+
+    @property
+    def label(self) -> str:
+        steps = self.conversion_steps
+        return self.row.label if steps is None else f"{self.row.label} (ours: final policy, T = {steps})"
 
 
 @dataclass(frozen=True)
@@ -68,10 +80,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Bar:
-    label: str
+    row: Row
     value: float | None
     interval: tuple[float, float] | None
     published: float | None
+
+    @property
+    def label(self) -> str:
+        return self.row.label
 
 
 @dataclass(frozen=True)
@@ -86,14 +102,28 @@ class Panel:
 
 @dataclass(frozen=True)
 class View:
+    """All numbers of a study. What the paper prints (``shows``) is one of table, bars and panels; a figure of returns
+    has a table of them as well."""
+
     study: Study
-    made: str  # at which budget, and from how many seeds
+    envs: tuple[str, ...]  # those of the study that were asked for
+    score: str  # of the table: a name in SCORES
+    made_at: str  # at which budget, in words
+    made: str  # at which budget and from how many seeds, or by which measurement
     budgets: list[int]  # environment steps of the runs that count
     problems: list[str]
     table: Table | None = None
     bars: list[Bar] = field(default_factory=list)
     bar_label: str = ""
     panels: list[Panel] = field(default_factory=list)
+    distributions: dict[Row, Distribution] = field(default_factory=dict)
+
+    @property
+    def shows(self) -> Literal["table", "bars", "panels"]:
+        """How the paper has it."""
+        if self.study.kind in ("returns", "cost", "energy"):
+            return "table"
+        return "bars" if self.study.kind in ("relative-variance", "normalised-maximum") else "panels"
 
     @property
     def reduced(self) -> bool:
@@ -103,9 +133,9 @@ class View:
     @property
     def labels(self) -> list[str]:
         """The rows with a number or a line of ours."""
-        if self.table is not None:
+        if self.shows == "table" and self.table is not None:
             return [row.label for row in self.table.rows if any(number.ours is not None for number in row.numbers)]
-        if self.bars:
+        if self.shows == "bars":
             return [bar.label for bar in self.bars if bar.value is not None]
         return list(dict.fromkeys(label for panel in self.panels for label, _ in panel.lines))
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from carebn.study.runs import RunRecord
-from carebn.study.sweep import DONE, Job, newest_checkpoint
+from carebn.study.evidence.runs import RunRecord
+from carebn.study.sweep.jobs import DONE, Job, newest_checkpoint
 from carebn.study.worker import Order, train_cell
 from carebn.training.config import TrainConfig
 from carebn.training.record import read_rows

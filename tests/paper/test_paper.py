@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from carebn.study.paper import FIGURES, IDP, MAIN, MUJOCO, STUDIES, TABLES, TIME_STEPS, find_study
-from carebn.study.records import Published, Row, Study
-from carebn.study.statistics import performance_gain
+from carebn.paper import FIGURES, STUDIES, TABLES, find_study
+from carebn.paper.facts import IDP, MUJOCO
+from carebn.paper.records import Published, Row, Study
+from carebn.paper.tables import MAIN, TIME_STEPS
+from carebn.study.evidence.statistics import performance_gain
 
 RETURN_TABLES = [study for study in TABLES if study.kind == "returns"]
 ROWS = [pytest.param(study, row, id=f"{study.name}/{row.label}") for study in RETURN_TABLES for row in study.rows]
@@ -27,6 +30,30 @@ def test_every_row_has_a_number_for_every_column() -> None:
         for row in study.rows:
             assert len(row.published) == len(columns), (study.name, row.label)
         assert len({row.label for row in study.rows}) == len(study.rows)
+
+
+def printed() -> dict[str, list[tuple[str, list[Published]]]]:
+    """The rows of every table as they stand in the paper's source, whoever typed them here."""
+    tables: dict[str, list[tuple[str, list[Published]]]] = {}
+    for line in (Path(__file__).parent / "printed.txt").read_text().splitlines():
+        label, bar, numbers = line.partition(" | ")
+        if bar:
+            row = [Published(*map(float, word.split("±"))) for word in numbers.split()]
+            tables[list(tables)[-1]].append((label, row))
+        elif label.startswith("Table"):
+            tables[label] = []
+    return tables
+
+
+@pytest.mark.parametrize("study", TABLES, ids=lambda study: study.name)
+def test_every_number_is_the_papers(study: Study) -> None:
+    rows = printed()[study.where]
+    ours = [[*row.published, *([] if row.summary is None else [Published(row.summary)])] for row in study.rows]
+    if study.kind == "cost":  # printed across: a row for time, one for memory
+        ours = [list(column) for column in zip(*ours, strict=True)]
+    assert ours == [numbers for _, numbers in rows]
+    if study in (MAIN, STUDIES["lif-normalisers"], STUDIES["energy"]):
+        assert [row.label for row in study.rows] == [label.removesuffix(" (TD3)") for label, _ in rows]
 
 
 def bounds(row: Row, baseline: Row) -> tuple[float, float]:
@@ -108,5 +135,5 @@ def test_an_unknown_study_is_told_with_the_nearest_one() -> None:
 
 
 def test_the_data_needs_no_torch() -> None:
-    code = "import sys, carebn.study.paper, carebn.study.statistics; sys.exit('torch' in sys.modules)"
+    code = "import sys, carebn.paper, carebn.study.evidence.statistics; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

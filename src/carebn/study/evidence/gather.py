@@ -1,14 +1,14 @@
 """From runs to the cells of a study: which runs count for which number, and why others do not."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from carebn.paper.records import Row, Study
 from carebn.study.cells import Budget, belongs, conversion_steps, lacks_method
-from carebn.study.measured import Measured, energy_of
-from carebn.study.records import Row, Study
-from carebn.study.runs import RunRecord
-from carebn.study.statistics import final_return
+from carebn.study.evidence.measured import Distribution, Measured, energy_of
+from carebn.study.evidence.runs import RunRecord
+from carebn.study.evidence.scores import SCORES
 
 
 @dataclass(frozen=True)
@@ -38,23 +38,43 @@ class Gathered:
     def envs_of(self, row: Row) -> tuple[str, ...]:
         return tuple(env for env in self.study.envs_of(row) if env in self.envs)
 
-    def scores(self, row: Row, score: Callable[[Sequence[float]], float]) -> dict[str, list[float]]:
+    def scores(self, row: Row, score: str) -> dict[str, list[float]]:
         """Per environment, one score per seed; an environment without a complete run is absent."""
         found = {env: self.cell(row, env).complete for env in self.envs_of(row)}
-        return {env: [score(run.returns) for run in runs] for env, runs in found.items() if runs}
+        return {env: [SCORES[score].of(run) for run in runs] for env, runs in found.items() if runs}
 
-    def baseline_scores(self, row: Row, score: Callable[[Sequence[float]], float]) -> dict[str, list[float]]:
-        """Of the baseline, what the scores of ``row`` may be compared with: final policies with final ones, and runs
-        with runs of the same budget."""
-        baseline = self.study.baseline
-        if baseline is None:
-            return {}
-        found = self.scores(baseline, score if conversion_steps(row.variant) is None else final_return)
-        return {
+    def comparable(self, row: Row, other: Row, score: str) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+        """The scores of either, as far as they may be compared: runs with runs of the same budget, and the final
+        policies of a method that converts them with final ones."""
+        if any(conversion_steps(each.variant) is not None for each in (row, other)):
+            score = "final"
+        theirs = {
             env: scores
-            for env, scores in found.items()
-            if self.cell(row, env).budget in (None, self.cell(baseline, env).budget)
+            for env, scores in self.scores(other, score).items()
+            if self.cell(row, env).budget in (None, self.cell(other, env).budget)
         }
+        return self.scores(row, score), theirs
+
+    def costs(self) -> dict[Row, tuple[float, float | None]]:
+        """Seconds per 5000 steps and MiB, of the rows that were measured for the study's task."""
+        costs = self.measured.costs
+        if costs is None:
+            return {}
+        found = {}
+        for row in self.study.rows:
+            measured = costs.by_method.get((row.variant.method, row.variant.neuron))
+            if measured is not None and (costs.env_id, costs.algo) == (self.study.envs[0], row.variant.algo):
+                found[row] = measured
+        return found
+
+    def distributions(self) -> dict[Row, Distribution]:
+        """What was measured on a run of each row; the first where there are several."""
+        found: dict[Row, Distribution] = {}
+        for row in self.study.rows:
+            for one in self.measured.distributions:
+                if belongs(one.config, row.variant, self.study.envs[0]):
+                    found.setdefault(row, one)
+        return found
 
     def budgets(self) -> list[Budget]:
         return sorted({cell.budget for cell in self.cells.values() if cell.budget is not None and cell.complete})
@@ -99,6 +119,7 @@ def gather(
     problems += [_mixed(budgets, places) for budgets, places in mixed.items()]
     shown = study.envs if envs is None else tuple(env for env in study.envs if env in envs)
     energies = _energies(cells, problems) if study.kind == "energy" else {}
+    problems += _unmeasured(study, cells)
     return Gathered(study, shown, cells, problems, measured or Measured(), energies)
 
 
@@ -121,6 +142,17 @@ def _energies(cells: dict[tuple[Row, str], CellRuns], problems: list[str]) -> di
         number = sum(len(cell.complete) for cell in cells.values())
         problems.append(f"{uncounted} of {number} runs have no energy.json: carebn energy RUN makes it")
     return dict(found)
+
+
+def _unmeasured(study: Study, cells: dict[tuple[Row, str], CellRuns]) -> list[str]:
+    """What runs of a study lack that cannot be made up for afterwards."""
+    complete = [run for cell in cells.values() for run in cell.complete]
+    told = []
+    for name in study.measure:
+        without = sum(not (run.directory / f"measure-{name}.jsonl").exists() for run in complete)
+        if without:
+            told.append(f"{without} of {len(complete)} runs were made without --measure {name}")
+    return told
 
 
 def _cell(runs: list[RunRecord]) -> CellRuns:

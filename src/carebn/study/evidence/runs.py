@@ -11,7 +11,7 @@ import re
 import time
 import zlib
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from carebn.checksums import Mismatch, Vouched, read_sealed
 from carebn.reading import parse_object, parse_rows, read_file, read_object
+from carebn.study.same_cell import NOT_OF_THE_CELL
 
 # Lines that a run holds by the thousand are not parsed as JSON one by one: the format is our own.
 # They begin with plain text, not with an anchor: that is what makes the search fast.
@@ -27,9 +28,8 @@ EVALUATION = re.compile(rb'\{"step": (\d+), "eval/mean_return": ([^,\n]+), "eval
 TIMING = re.compile(rb'\{"step": (\d+), "charts/SPS": ([^,\n]+), "time/elapsed": ([^,\n]+), [^\n]*\}\n')
 MAIN_OPTIONS = {"env_id": str, "algo": str, "method": str, "neuron": str, "seed": int, "total_timesteps": int}
 CRC = b', "crc32": '  # the end of a line of wall-clock figures
+NAMED = 3  # runs in one sentence; the others are counted
 MOMENT = 0.05  # seconds: longer than it takes to write two small files
-# What makes two runs of the same cell differ: their seed, and how they were carried out, which changes no number.
-NOT_OF_THE_CELL = ("seed", "threads", "device", "checkpoint_interval", "log_interval", "import_modules")
 
 
 class DamagedRun(ValueError):  # noqa: N818  # it is a finding first
@@ -104,6 +104,22 @@ class Runs(NamedTuple):
     records: list[RunRecord]
     problems: list[str]  # one sentence for each directory that was skipped
 
+    def gaps(self) -> list[str]:
+        """A sentence for each kind of file that runs lack without being damaged, and what is unknown without it."""
+        lacking = {
+            "command.txt": ("the command is", [run for run in self.records if not run.command]),
+            "versions.json": ("versions are", [run for run in self.records if not run.versions]),
+            "timing.jsonl": ("the time is", [run for run in self.records if run.step and not run.seconds]),
+        }
+        told = []
+        for file, (what, runs) in lacking.items():
+            if runs:
+                names = ", ".join(run.directory.name for run in runs[:NAMED])
+                more = f" and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
+                lack = "lacks" if len(runs) == 1 else "lack"
+                told.append(f"{len(runs)} of {len(self.records)} runs {lack} {file} ({names}{more}): {what} not known")
+        return told
+
 
 def read_runs(roots: Iterable[Path | str], episodes: bool = False, measures: bool = False) -> Runs:
     """All runs at or below ``roots``, by directory name; those that cannot be read are named in ``problems``."""
@@ -122,14 +138,28 @@ def find_runs(roots: Iterable[Path | str]) -> list[Path]:
     for root in map(Path, roots):
         if not root.is_dir():
             raise ValueError(f"{root} is not a directory; name a run directory or one that holds run directories")
-        for place, directories, files in os.walk(root):
-            if "config.json" in files or "metrics.jsonl" in files:
-                path = Path(place)
+        for path, is_run in _walk(root):
+            if is_run:
                 found.setdefault(path.resolve(), path)
-                directories.clear()  # a run holds no runs
-            else:
-                directories[:] = sorted(name for name in directories if not name.startswith("."))
     return sorted(found.values())
+
+
+def holding_runs(roots: Iterable[Path | str]) -> list[Path]:
+    """``roots`` and every directory below them that is not part of a run, each once."""
+    found: dict[Path, Path] = {}
+    for root in map(Path, roots):
+        for path, is_run in _walk(root):
+            if not is_run:
+                found.setdefault(path.resolve(), path)
+    return list(found.values())
+
+
+def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
+    """Every directory at or below ``root``, and whether it is a run; a run holds no runs."""
+    for place, directories, files in os.walk(root):
+        is_run = "config.json" in files or "metrics.jsonl" in files
+        directories[:] = [] if is_run else sorted(name for name in directories if not name.startswith("."))
+        yield Path(place), is_run
 
 
 def read_run(directory: Path, episodes: bool = False, measures: bool = False) -> RunRecord:

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from carebn.study.report.curves import Curve, evaluation_traces, exploration_traces, mean_curve
-from carebn.study.runs import NOT_OF_THE_CELL, RunRecord
-from carebn.study.statistics import max_average_return, mean_and_std, mean_of_last
+from carebn.study.evidence.runs import RunRecord
+from carebn.study.evidence.statistics import max_average_return, mean_and_std, mean_of_last
+from carebn.study.same_cell import NOT_OF_THE_CELL
+from carebn.study.views.curves import Curve, evaluation_traces, exploration_traces, mean_curve
 
 METHOD_LABELS = {
     "care-bn": "CaRe-BN", "ca": "Ca-BN", "re": "Re-BN", "bn": "BN", "tdbn": "tdBN", "bntt": "BNTT", "tebn": "TEBN",
@@ -43,6 +44,23 @@ def explore(records: Sequence[RunRecord]) -> dict[str, list[Line]]:
         env: [_line(label, runs, points) for label, runs in _labelled(cells, records)] for env, cells in groups.items()
     }
     return dict(sorted(shown.items()))
+
+
+@dataclass(frozen=True)
+class Totals:
+    runs: int
+    complete: int
+    steps: int  # up to the last evaluation of each
+    seconds: float  # of training, as far as it was timed
+
+
+def totals(records: Sequence[RunRecord]) -> Totals:
+    return Totals(
+        runs=len(records),
+        complete=sum(run.complete for run in records),
+        steps=sum(run.step for run in records),
+        seconds=sum(run.seconds for run in records),
+    )
 
 
 def with_most_data(environments: dict[str, list[Line]]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from carebn.reading import read_file, read_object
-from carebn.study.runs import RunRecord
+from carebn.study.evidence.runs import RunRecord, holding_runs
 from carebn.training.files import sha256
 
 ENERGY_FILE = "energy.json"
@@ -60,14 +60,15 @@ class Measured:
 
 
 def read_measured(roots: Iterable[Path | str]) -> Measured:
-    """What lies in ``roots``, directories that hold runs."""
+    """What lies in ``roots`` or below, in directories that hold runs; of costs, which are one machine's, the first."""
     problems: list[str] = []
-    places = [Path(root) for root in roots]
+    places = holding_runs(roots)
     costs = _read([place / COST_FILE for place in places], _costs, problems)
     distributions = _read([place / DISTRIBUTIONS_FILE for place in places], _distributions, problems)
     if len(costs) > 1:
-        problems.append(f"costs of several machines are not mixed: those in {places[0]} are shown")
-    return Measured(costs[0] if costs else None, [one for several in distributions for one in several], problems)
+        problems.append(f"costs of several machines are not mixed: those in {next(iter(costs)).parent} are shown")
+    several = [one for each in distributions.values() for one in each]
+    return Measured(next(iter(costs.values()), None), several, problems)
 
 
 def energy_of(run: RunRecord) -> float | None:
@@ -88,12 +89,12 @@ def energy_of(run: RunRecord) -> float | None:
         ) from error
 
 
-def _read(paths: Iterable[Path], read: Callable[[Any], Found], problems: list[str]) -> list[Found]:
-    found = []
+def _read(paths: Iterable[Path], read: Callable[[Any], Found], problems: list[str]) -> dict[Path, Found]:
+    found = {}
     for path in paths:
         if path.exists():
             try:
-                found.append(read(_json(path)))
+                found[path] = read(_json(path))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 problems.append(f"{path} cannot be read as a measurement ({error!r}); it is left out")
     return found

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 Scores = Mapping[str, ArrayLike]
 
-IDP = "InvertedDoublePendulum-v4"
 REPETITIONS = 2000  # bootstrap samples
 CONFIDENCE = 0.95
 SEED = 0  # of the bootstrap: the same runs, the same intervals
@@ -45,6 +44,17 @@ def final_return(evaluations: ArrayLike) -> float:
 def mean_of_last(evaluations: ArrayLike, last: int = LAST) -> float:
     """Mean of the last ``last`` evaluations (of all, if there are fewer): not a maximum, so not flattered by noise."""
     return float(np.mean(_some(evaluations)[-last:]))
+
+
+def area_under_curve(steps: ArrayLike, evaluations: ArrayLike) -> float:
+    """The area under the learning curve, divided by the steps it spans: its mean height. Straight lines between
+    evaluations, from the first to the last; a single one is as high as it is."""
+    x, y = np.asarray(steps, float), _some(evaluations)
+    if len(x) != len(y) or np.any(np.diff(x) <= 0):
+        raise ValueError("every evaluation needs a step of its own, in ascending order")
+    if len(x) == 1:
+        return float(y[0])
+    return float(np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2) / (x[-1] - x[0]))
 
 
 def _some(evaluations: ArrayLike) -> Array:

@@ -7,8 +7,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from carebn.study.runs import RunRecord
-from carebn.study.statistics import CONFIDENCE, SEED
+from carebn.study.evidence.runs import RunRecord
+from carebn.study.evidence.statistics import CONFIDENCE, SEED
 
 REPETITIONS = 1000  # bootstrap samples of the mean
 Array = NDArray[np.float64]
