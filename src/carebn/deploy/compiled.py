@@ -3,6 +3,8 @@
 Work follows the spikes: every layer keeps, per time step, the list of inputs that fired, and adds up their rows of the
 weights. Inputs are taken in chunks, so that a row is fetched from memory once and serves all the steps in which its
 neuron fired; rows are added four at a time, so that the sums are read and written a quarter as often.
+
+The known neurons have loops of their own; of any other the equations are executed, see machine.py.
 """
 
 from typing import Any
@@ -11,12 +13,13 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from carebn.deploy.folded import CODINGS, NEURONS, SQUASHES, Array, Folded, Layer
+from carebn.deploy.graph import CODINGS, NEURONS, SQUASHES, Array, Layer, PolicyGraph
+from carebn.deploy.machine import first_values, machine_step, program
 
 njit: Any = numba.njit
 CHUNK = 64
 CONSTANTS = 6
-LIF, DN, RELU, IF = 0, 1, 2, 3
+LIF, DN, RELU, IF, OWN = 0, 1, 2, 3, 4
 FAMILIES = {"lif": LIF, "clif": LIF, "dn": DN, "relu": RELU, "if": IF}
 DIRECT, ANALOGUE, SPIKES = range(len(CODINGS))
 NO_SQUASH, TANH, CLIP = range(len(SQUASHES))
@@ -25,7 +28,7 @@ NO_SQUASH, TANH, CLIP = range(len(SQUASHES))
 class CompiledPolicy:
     """The network's numbers laid out for the kernel: all layers in one array each."""
 
-    def __init__(self, network: Folded) -> None:
+    def __init__(self, network: PolicyGraph) -> None:
         encoder = network.encoder
         bounds = network.bounds
         readout = network.readout
@@ -39,6 +42,8 @@ class CompiledPolicy:
             np.array([network.time_steps, CODINGS.index(encoder.coding), SQUASHES.index(encoder.squash)]),
             np.array([_plan(layer) for layer in network.layers]),
             np.array([_constants(layer) for layer in network.layers]),
+            np.concatenate([program(layer.neuron) for layer in network.layers]),
+            np.concatenate([first_values(layer.neuron) for layer in network.layers]),
             np.concatenate([layer.weight.ravel() for layer in network.layers]),
             np.concatenate([layer.bias.ravel() for layer in network.layers]),
             np.concatenate([np.empty(0) if layer.scale is None else layer.scale.ravel() for layer in network.layers]),
@@ -57,12 +62,14 @@ class CompiledPolicy:
 
 def _plan(layer: Layer) -> tuple[int, ...]:
     scale_steps = 0 if layer.scale is None else len(layer.scale)
-    return layer.inputs, layer.outputs, FAMILIES[layer.neuron.kind], len(layer.bias), scale_steps
+    family = FAMILIES[layer.neuron.kind] if layer.neuron.own is None else OWN
+    lines, registers = len(program(layer.neuron)), len(first_values(layer.neuron))
+    return layer.inputs, layer.outputs, family, len(layer.bias), scale_steps, lines, registers
 
 
 def _constants(layer: Layer) -> list[float]:
     """In the neuron's order; a LIF is a CLIF whose current decays at once."""
-    values = [layer.neuron[name] for name in NEURONS[layer.neuron.kind]]
+    values = [layer.neuron[name] for name in NEURONS.get(layer.neuron.kind, ())]
     if layer.neuron.kind == "lif":
         values = [0.0, *values]
     return values + [0.0] * (CONSTANTS - len(values))
@@ -239,6 +246,8 @@ def _decide(
     plan: Any,
     layers: Any,
     constants: Any,
+    programs: Any,
+    starts: Any,
     weights: Any,
     biases: Any,
     scales: Any,
@@ -257,20 +266,25 @@ def _decide(
     signals = np.empty((2, steps, widest))
     currents = np.empty((steps, widest))
     state = np.empty((3, widest))
+    registers = np.empty((layers[:, 6].max(), widest))
     potential = np.empty((1, outputs))
     fired = np.empty(CHUNK + 1, np.uint64)  # unsigned: a negative index would have to be looked for
     for b in range(len(obs)):
         _encode(obs[b], offset, divisor, mean, precision, numbers, plan, signals[0])
         in_steps = steps if coding == SPIKES else 1
         spiking = coding == SPIKES
-        at_weight, at_bias, at_scale = 0, 0, 0
+        at_weight, at_bias, at_scale, at_line, at_register = 0, 0, 0, 0, 0
         for i in range(len(layers)):
-            inputs, size, family, bias_steps, scale_steps = layers[i]
+            inputs, size, family, bias_steps, scale_steps, lines, places = layers[i]
             p = constants[i]
             weight = weights[at_weight : at_weight + inputs * size].reshape(inputs, size)
             bias = biases[at_bias : at_bias + bias_steps * size].reshape(bias_steps, size)
             scale = scales[at_scale : at_scale + scale_steps * size].reshape(scale_steps, size)
             at_weight, at_bias, at_scale = at_weight + weight.size, at_bias + bias.size, at_scale + scale.size
+            own = programs[at_line : at_line + lines]
+            for k in range(places):
+                registers[k, :size] = starts[at_register + k]
+            at_line, at_register = at_line + lines, at_register + places
             x, y = signals[i % 2], signals[(i + 1) % 2]
             currents[:] = 0.0
             if spiking:
@@ -295,6 +309,10 @@ def _decide(
                     _dn_step(current, c, v, u, y[t, :size], p)
                 elif family == IF:
                     _if_step(current, v, y[t, :size], p)
+                elif family == OWN:
+                    registers[0, :size] = current
+                    machine_step(own, registers, size)
+                    y[t, :size] = registers[0, :size]
                 else:
                     _relu_step(current, y[t, :size])
             in_steps = steps
