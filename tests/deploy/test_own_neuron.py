@@ -8,7 +8,7 @@ import pytest
 import torch
 from deploy_cases import observations, spiking_actor, spiking_q_network, unfolded_spikes, unfolded_values
 from torch import nn
-from toy_neuron import Toy
+from toy_neuron import Everything, Toy
 
 from carebn import cli, deploy
 from carebn.deploy import DeployedPolicy, PolicyGraph
@@ -26,7 +26,7 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler")
 
 
 class Later(Neuron):
-    """Fires a step late, holds off after two spikes in a row, swaps two states, and learns its decay."""
+    """Fires a step late, holds off after two spikes in a row, swaps two states, has one for nothing, and learns its decay."""
 
     def __init__(self):
         super().__init__(0.2)
@@ -34,13 +34,29 @@ class Later(Neuron):
 
     def initial_state(self, current):
         zero = torch.zeros_like(current)
-        return {"now": zero, "before": zero, "v": zero, "w": torch.full_like(current, 0.1), "clock": zero}
+        return {
+            "unused": zero,
+            "now": zero,
+            "before": zero,
+            "v": zero,
+            "w": torch.full_like(current, 0.1),
+            "clock": zero,
+        }
 
     def step(self, current, state):
-        v = torch.sigmoid(self.decay) * state["w"] + current / (1 + state["now"] + state["before"])
+        late = state["clock"] - current / (1 + state["now"] + state["before"])
+        v = torch.sigmoid(self.decay) * state["w"] - late
         held = state["now"] * state["before"]
         now = self.surrogate(v - self.v_threshold) * (1 - held)
-        after = {"now": now, "before": state["now"], "v": v.clamp(-1, 1), "w": state["v"], "clock": held * 0 + 0.5}
+        unused = state["unused"] + v
+        after = {
+            "unused": unused,
+            "now": now,
+            "before": state["now"],
+            "v": v.clamp(-1, 1),
+            "w": state["v"],
+            "clock": torch.full_like(v, 0.1),
+        }
         return state["now"], after
 
 
@@ -50,6 +66,7 @@ NETWORKS = {
     "toy, q": lambda: spiking_q_network(neuron=Toy()),
     "later": lambda: spiking_actor(neuron=Later(), time_steps=8),
     "later, one step": lambda: spiking_actor(neuron=Later(), time_steps=1),
+    "everything": lambda: spiking_actor(neuron=Everything()),
     "mixed": lambda: mixed(),
 }
 
@@ -83,8 +100,11 @@ def test_every_export_is_the_trained_network(name, tmp_path):
             exported.append(CPolicy(tmp_path / "policy.c"))
         for policy in exported:
             parity = compare(values, policy.values, graph, obs, exact)
-            assert parity.passed, f"{type(policy).__name__}, {weights}: {parity}"
-    with pytest.raises(ValueError, match=r"NIR has no node for the neuron (Toy|Later), only for lif and clif"):
+            chaotic = name == "everything" and not exact  # with so many comparisons, float32 decides many otherwise
+            assert parity.passed or (chaotic and parity.unexplained == 0), (
+                f"{type(policy).__name__}, {weights}: {parity}"
+            )
+    with pytest.raises(ValueError, match=r"NIR has no node for the neuron \w+, only for lif and clif"):
         to_nir(graph)
 
 

@@ -7,10 +7,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
-from toy_neuron import Toy
+from toy_neuron import Everything, Toy
 
-from carebn.equations import KNOWN, Equations, known_kind
+from carebn.equations import KNOWN, OPERATIONS, Equations, known_kind
 from carebn.kernels import pure
 from carebn.neuron import CLIF, DN, LIF, NEURONS, Neuron, make_neuron
 from carebn.neuron.tracing import equations_of
@@ -89,35 +88,13 @@ def test_a_neuron_of_ones_own() -> None:
     assert_same_as_the_step(Toy(), np.random.default_rng(0).standard_normal((STEPS, 500)), exact=False)
 
 
-class Everything(Neuron):
-    """One state, which is a tensor; a learnt number, a class's and a whole one; whatever a step may use."""
-
-    GAIN = 1.5
-
-    def __init__(self) -> None:
-        super().__init__(1)  # a whole number
-        self.leak = nn.Parameter(torch.tensor(0.3, dtype=torch.float64))
-        self.rounds = 2
-
-    def initial_state(self, current: Tensor) -> Tensor:
-        return torch.ones_like(current)
-
-    def step(self, current: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        v = torch.sigmoid(self.leak) * state + np.float32(0.5) * current / self.GAIN
-        for _ in range(self.rounds):
-            v = v - (v.detach().clamp(-1, max=0.7) ** 2).abs() + torch.square(v) * 0.1
-        big, small = v > 0.4, (v >= -0.2) & ~(v < -0.1) | (v <= -1)
-        v = torch.where(big, torch.sqrt(torch.relu(v)), torch.maximum(v, -(v**3)))
-        v = v + small.to(v.dtype) + torch.minimum(v, torch.log(v.abs() + 1)) * (current > 0)
-        spike = self.surrogate(v - self.v_threshold)
-        return spike, v - self.v_threshold * spike + 0.1 * (1 - spike) * spike
-
-
 def test_whatever_a_step_may_use() -> None:
     currents = np.random.default_rng(1).standard_normal((STEPS, 300))
     with pure(), torch.no_grad():
         assert_same_as_the_step(Everything(), currents, exact=False)
-    equations_of(Everything())[0].check(["v_threshold"])
+    equations = equations_of(Everything())[0]
+    equations.check(["v_threshold"])
+    assert {line[0] for line in equations.lines} == set(OPERATIONS)
 
 
 def broken(step: Any, start: Any = None) -> Neuron:

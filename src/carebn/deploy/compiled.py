@@ -4,7 +4,7 @@ Work follows the spikes: every layer keeps, per time step, the list of inputs th
 weights. Inputs are taken in chunks, so that a row is fetched from memory once and serves all the steps in which its
 neuron fired; rows are added four at a time, so that the sums are read and written a quarter as often.
 
-The known neurons have loops of their own; of any other the equations are executed, see machine.py.
+The known neurons have loops of their own; of any other a small machine executes the equations.
 """
 
 from typing import Any
@@ -14,13 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carebn.deploy.graph import CODINGS, NEURONS, SQUASHES, Array, Layer, PolicyGraph
-from carebn.deploy.machine import first_values, machine_step, program
+from carebn.deploy.machine import first_values, program
+from carebn.equations import OPERATIONS
 
 njit: Any = numba.njit
 CHUNK = 64
 CONSTANTS = 6
 LIF, DN, RELU, IF, OWN = 0, 1, 2, 3, 4
 FAMILIES = {"lif": LIF, "clif": LIF, "dn": DN, "relu": RELU, "if": IF}
+# all that is compiled stands in this file: numba does not notice when another one changes
+(ADD, SUBTRACT, MULTIPLY, DIVIDE, NEGATIVE, ABSOLUTE, EXP, LOG, SQRT, HYPERBOLIC, MINIMUM, MAXIMUM, GREATER, AT_LEAST,
+ NOT, AND, OR, WHERE, COPY) = range(len(OPERATIONS) + 1)  # fmt: skip
 DIRECT, ANALOGUE, SPIKES = range(len(CODINGS))
 NO_SQUASH, TANH, CLIP = range(len(SQUASHES))
 
@@ -198,6 +202,54 @@ def _if_step(current: Any, v: Any, out: Any, p: Any) -> None:
             v[f] -= p[0]
 
 
+@njit(cache=True, error_model="numpy")
+def _machine_step(program: Any, registers: Any, size: int) -> None:
+    """The equations of a layer's neurons, one operation after the other."""
+    for k in range(len(program)):
+        operation = program[k, 0]
+        out, a, b, c = (registers[program[k, 1]], registers[program[k, 2]], registers[program[k, 3]],
+                        registers[program[k, 4]])  # fmt: skip
+        for f in range(size):
+            if operation == ADD:
+                out[f] = a[f] + b[f]
+            elif operation == SUBTRACT:
+                out[f] = a[f] - b[f]
+            elif operation == MULTIPLY:
+                out[f] = a[f] * b[f]
+            elif operation == DIVIDE:
+                out[f] = a[f] / b[f]
+            elif operation == NEGATIVE:
+                out[f] = -a[f]
+            elif operation == ABSOLUTE:
+                out[f] = abs(a[f])
+            elif operation == EXP:
+                out[f] = np.exp(a[f])
+            elif operation == LOG:
+                out[f] = np.log(a[f])
+            elif operation == SQRT:
+                out[f] = np.sqrt(a[f])
+            elif operation == HYPERBOLIC:
+                out[f] = np.tanh(a[f])
+            elif operation == MINIMUM:
+                out[f] = min(a[f], b[f])
+            elif operation == MAXIMUM:
+                out[f] = max(a[f], b[f])
+            elif operation == GREATER:
+                out[f] = 1.0 if a[f] > b[f] else 0.0
+            elif operation == AT_LEAST:
+                out[f] = 1.0 if a[f] >= b[f] else 0.0
+            elif operation == NOT:
+                out[f] = 1.0 - a[f]
+            elif operation == AND:
+                out[f] = a[f] * b[f]
+            elif operation == OR:
+                out[f] = max(a[f], b[f])
+            elif operation == WHERE:
+                out[f] = b[f] if a[f] != 0 else c[f]
+            else:
+                out[f] = a[f]
+
+
 @njit(cache=True)
 def _relu_step(current: Any, out: Any) -> None:
     for f in range(current.size):
@@ -311,7 +363,7 @@ def _decide(
                     _if_step(current, v, y[t, :size], p)
                 elif family == OWN:
                     registers[0, :size] = current
-                    machine_step(own, registers, size)
+                    _machine_step(own, registers, size)
                     y[t, :size] = registers[0, :size]
                 else:
                     _relu_step(current, y[t, :size])
