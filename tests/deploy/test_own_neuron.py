@@ -26,7 +26,7 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler")
 
 
 class Later(Neuron):
-    """Fires a step late, holds off after two spikes in a row, swaps two states, has one for nothing, and learns its decay."""
+    """Fires a step late, rests after two spikes in a row, swaps two states, has one for nothing, learns its decay."""
 
     def __init__(self):
         super().__init__(0.2)

@@ -245,7 +245,7 @@ def _neuron(neuron: Neuron) -> GraphNeuron:
     """By its step, whatever its class: one with the equations of a known neuron is that neuron."""
     own = type(neuron)
     if not isinstance(neuron, Neuron) or (own.scan, own.forward) != (Neuron.scan, Neuron.forward):
-        raise ValueError(f"do not know how to fold the neuron {own.__name__}, which is not run by carebn's own Neuron")
+        raise ValueError(f"do not know how to fold the neuron {own.__name__}, because it has its own forward or scan")
     equations, constants = equations_of(neuron)
     kind = known_kind(equations)
     if kind is None:
