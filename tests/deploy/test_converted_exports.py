@@ -9,8 +9,8 @@ from carebn.conversion import convert
 from carebn.deploy import DeployedPolicy
 from carebn.deploy.c_export import CPolicy, compiler, write_c
 from carebn.deploy.export import export
-from carebn.deploy.folded import Folded
 from carebn.deploy.folding import fold
+from carebn.deploy.graph import PolicyGraph
 from carebn.deploy.nir_export import to_nir
 from carebn.deploy.onnx_export import ONNXPolicy, write_onnx
 from carebn.training import TrainConfig
@@ -46,7 +46,7 @@ def test_spike_for_spike(name, read_out_from, rule, tmp_path):
     network = CASES[name](rule=rule, time_steps=20, read_out_from=read_out_from)
     obs = observations(300)
     fold(network).save(tmp_path / "policy.npz")
-    folded = Folded.read(tmp_path / "policy.npz")
+    folded = PolicyGraph.read(tmp_path / "policy.npz")
     trace = DeployedPolicy(folded, compiled=False).trace(obs)
     for ours, theirs in zip(trace.spikes[1:], spike_trains(network, obs), strict=True):
         assert np.array_equal(ours, theirs)

@@ -8,11 +8,11 @@ import torch
 from deploy_cases import observations, spiking_actor, unfolded_values
 
 from carebn import load
-from carebn.deploy.centring import centred
 from carebn.deploy.export import observations as episodes_of
 from carebn.deploy.folding import fold
 from carebn.deploy.nir_export import NIRPolicy, write_nir
 from carebn.deploy.parity import compare, trained_values
+from carebn.deploy.threshold_gaps import with_centred_thresholds
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +71,7 @@ def test_a_trained_policy_acts_the_same(reader, bias, tmp_path):
     policy = load(TRAINED)
     seen = episodes_of(TRAINED, policy, 1000)
     obs, folded = seen.compared, fold(policy.network)
-    write_nir(centred(folded, seen.others), tmp_path / "policy.nir", bias, np.float32)
+    write_nir(with_centred_thresholds(folded, seen.others), tmp_path / "policy.nir", bias, np.float32)
     expected = trained_values(policy.network, obs)
     parity = compare(expected, Simulated(tmp_path / "policy.nir", READERS[reader]).values, folded, obs, exact=False)
     print(reader, bias, parity)

@@ -8,9 +8,9 @@ import pytest
 from deploy_cases import observations, spiking_actor, spiking_q_network
 
 from carebn import deploy, load
-from carebn.deploy import DeployedPolicy, Folded
-from carebn.deploy.folded import Encoder, Layer, Neuron, Readout
+from carebn.deploy import DeployedPolicy, PolicyGraph
 from carebn.deploy.folding import fold
+from carebn.deploy.graph import Encoder, Layer, Neuron, Readout
 from carebn.deploy.quantise import LEVELS, quantised
 
 TRAINED = Path(__file__).parent / "trained_clif"
@@ -35,7 +35,7 @@ def one_layer(weight, bias, decay=0.5, threshold=1.0):
     )
     neuron = Neuron("lif", {"decay": decay, "v_threshold": threshold})
     layer = Layer(weight, np.array([bias], float), None, neuron)
-    return Folded(2, encoder, (layer,), Readout("sum", np.eye(outputs), np.zeros(outputs), np.ones(2)), None)
+    return PolicyGraph(2, encoder, (layer,), Readout("sum", np.eye(outputs), np.zeros(outputs), np.ones(2)), None)
 
 
 @pytest.mark.parametrize("weights", LEVELS)

@@ -9,8 +9,8 @@ from deploy_cases import observations, spiking_actor, spiking_q_network, unfolde
 
 from carebn.deploy import DeployedPolicy
 from carebn.deploy.c_export import CPolicy, compiler, write_c
-from carebn.deploy.folded import Folded, Readout
 from carebn.deploy.folding import fold
+from carebn.deploy.graph import PolicyGraph, Readout
 from carebn.deploy.nir_export import NIRPolicy, write_nir
 from carebn.deploy.onnx_export import ONNXPolicy, write_onnx
 from carebn.deploy.parity import compare
@@ -44,7 +44,7 @@ def test_the_read_outs_differ():
 def test_both_engines(network, compiled, tmp_path):
     fold(network).save(tmp_path / "policy.npz")
     obs = observations()
-    policy = DeployedPolicy(Folded.read(tmp_path / "policy.npz"), compiled)
+    policy = DeployedPolicy(PolicyGraph.read(tmp_path / "policy.npz"), compiled)
     np.testing.assert_allclose(policy.values(obs), unfolded_values(network, obs), rtol=1e-12, atol=1e-12)
 
 
@@ -138,5 +138,5 @@ def test_files_of_version_1(read_out_from, tmp_path):
     if read_out_from is not None:
         description["read_out_from"] = read_out_from
     np.savez(tmp_path / "old.npz", description=np.array(json.dumps(description)), **arrays)
-    new, old = (DeployedPolicy(Folded.read(tmp_path / f"{name}.npz"), False) for name in ("new", "old"))
+    new, old = (DeployedPolicy(PolicyGraph.read(tmp_path / f"{name}.npz"), False) for name in ("new", "old"))
     assert np.array_equal(new.values(observations(50)), old.values(observations(50)))

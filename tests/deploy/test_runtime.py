@@ -8,7 +8,7 @@ import pytest
 from deploy_cases import OBS, byte_observations, observations, spiking_actor, spiking_q_network
 
 from carebn import deploy
-from carebn.deploy import DeployedPolicy, Folded
+from carebn.deploy import DeployedPolicy, PolicyGraph
 from carebn.deploy.compiled import CHUNK, _add_rows, _add_values
 from carebn.deploy.folding import fold
 
@@ -29,7 +29,7 @@ def python(code, *arguments):
 
 def test_a_file_gives_back_every_number(saved):
     folded = fold(spiking_actor("tab"))
-    again = Folded.read(saved)
+    again = PolicyGraph.read(saved)
     assert again._description() == folded._description()
     assert again._arrays().keys() == folded._arrays().keys()
     for name, array in folded._arrays().items():
@@ -153,13 +153,13 @@ def test_a_policy_of_hand_computed_numbers():
         "subtract": 1.0, "offset": np.zeros(1), "divisor": np.ones(1), "mean": np.zeros((1, 1)),
         "precision": np.ones((1, 1)),
     }  # fmt: skip
-    from carebn.deploy.folded import Bounds, Encoder, Layer, Neuron, Readout
+    from carebn.deploy.graph import Bounds, Encoder, Layer, Neuron, Readout
 
     neuron = Neuron("clif", {"current_decay": 0.5, "decay": 0.75, "v_threshold": 0.5})
     layer = Layer(np.array([[0.3]]), np.array([[0.1]]), None, neuron)
     bounds = Bounds(np.array([1.0]), np.array([2.0]), np.array([-1.0]), np.array([3.0]))
     readout = Readout("sum", np.array([[0.5]]), np.array([0.25]), np.ones(3))
-    policy = Folded(3, Encoder(**encoder), (layer,), readout, bounds)
+    policy = PolicyGraph(3, Encoder(**encoder), (layer,), readout, bounds)
     for compiled in (False, True):
         deployed = DeployedPolicy(policy, compiled)
         values = deployed.values(np.zeros((1, 1), np.float32))  # at the centre of the field: A = 1, a spike every step

@@ -199,14 +199,26 @@ def test_membranes(neuron: str, norm: str, multiplications: int, additions: int)
     assert membranes.operations == Operations(multiplications * places, additions * places)
 
 
+class Louder(CLIF):
+    def step(self, current: torch.Tensor, state: Any) -> tuple[torch.Tensor, Any]:
+        return super().step(2 * current + torch.tanh(state.v), state)
+
+
 class Unheard(CLIF):
     def step(self, current: torch.Tensor, state: Any) -> tuple[torch.Tensor, Any]:
-        return super().step(2 * current, state)
+        return super().step(torch.erf(current), state)
 
 
-def test_a_neuron_with_a_step_of_its_own_has_no_known_cost() -> None:
+def test_a_neuron_with_a_step_of_its_own_costs_what_its_step_computes() -> None:
+    """Those of a CLIF, 2 and 2; the factor, tanh, the addition; and the bias."""
+    network = SpikingActor(3, 2, hidden=(8,), neuron=Louder(), time_steps=4).eval()
+    (membranes,) = [i for i in counted(network, torch.randn(2, 3)).bill().overhead if i.name == "membranes"]
+    assert membranes.operations == Operations(4 * 4 * 28, 4 * 4 * 28)
+
+
+def test_a_neuron_whose_step_cannot_be_followed_has_no_known_cost() -> None:
     network = SpikingActor(3, 2, hidden=(8,), neuron=Unheard()).eval()
-    with pytest.raises(ValueError, match="the cost of a Unheard neuron is not known"):
+    with pytest.raises(ValueError, match=r"the cost of a Unheard neuron is not known: .* it uses erf; a step may use"):
         counted(network, torch.randn(2, 3)).bill()
 
 

@@ -3,7 +3,7 @@
 ``carebn.deploy.load(path).predict(obs)`` needs numpy alone; torch is imported only where a network is folded.
 """
 
-from carebn.deploy.folded import Folded
+from carebn.deploy.graph import PolicyGraph
 from carebn.deploy.runtime import DeployedPolicy, load
 
-__all__ = ["DeployedPolicy", "Folded", "load"]
+__all__ = ["DeployedPolicy", "PolicyGraph", "load"]

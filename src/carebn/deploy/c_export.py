@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from carebn.deploy.c_parts import DIALECTS, REFUSED, Dialect, encoder_code, layer_code, policy_code
 from carebn.deploy.describe import origin_lines, range_of
-from carebn.deploy.folded import Array, Folded
+from carebn.deploy.graph import Array, PolicyGraph
 from carebn.deploy.regular import check_regular
 from carebn.deploy.runtime import NOT_FINITE
 
@@ -31,7 +31,7 @@ STACK = 512  # measured: a third of it without optimisation
 BYTES = {"int8_t": 1, "uint8_t": 1, "int16_t": 2, "int32_t": 4, "float": 4, "double": 8}
 
 
-def to_c(network: Folded, weights: str = "float32", prefix: str = "") -> str:
+def to_c(network: PolicyGraph, weights: str = "float32", prefix: str = "") -> str:
     """The file; integer weights are those that ``quantised`` gave the network. All its names but one are its own."""
     dialect = DIALECTS[weights]
     if dialect.whole and any(layer.integers is None for layer in network.layers):
@@ -40,7 +40,7 @@ def to_c(network: Folded, weights: str = "float32", prefix: str = "") -> str:
     return _comment(network, weights, prefix, code) + code
 
 
-def to_header(network: Folded, weights: str = "float32", prefix: str = "") -> str:
+def to_header(network: PolicyGraph, weights: str = "float32", prefix: str = "") -> str:
     name, guard = function_name(prefix), function_name(prefix).upper()
     meaning = _meaning(network)
     size = "VALUES" if network.bounds is None else "ACTIONS"
@@ -70,7 +70,7 @@ extern "C" {{
 """
 
 
-def write_c(network: Folded, path: Path, weights: str, prefix: str = "") -> None:
+def write_c(network: PolicyGraph, path: Path, weights: str, prefix: str = "") -> None:
     path.write_text(to_c(network, weights, prefix), encoding="utf-8")
 
 
@@ -96,7 +96,7 @@ def memory(code: str) -> tuple[int, int]:
     return found["const "], found[""]
 
 
-def stack(network: Folded) -> int:
+def stack(network: PolicyGraph) -> int:
     """Bytes that local variables and calls take at most."""
     return STACK + (8 * network.readout.values if network.readout.kind == "furthest" else 0)
 
@@ -104,7 +104,7 @@ def stack(network: Folded) -> int:
 # --- the parts of the file -------------------------------------------------------------------------------------------
 
 
-def _code(network: Folded, d: Dialect, prefix: str) -> Iterator[str]:
+def _code(network: PolicyGraph, d: Dialect, prefix: str) -> Iterator[str]:
     encoder, name = network.encoder, function_name(prefix)
     declaration = _declaration(network, d.real, name)
     yield f"""#include <math.h>
@@ -125,18 +125,18 @@ typedef {d.real} real;
     yield _main(network, name)
 
 
-def _declaration(network: Folded, real: str, name: str) -> str:
+def _declaration(network: PolicyGraph, real: str, name: str) -> str:
     observation = _observation_type(network)
     result = "values" if network.bounds is None else "action"
     inputs, outputs = network.encoder.obs_dim, network.readout.values
     return f"int {name}(const {observation} observation[{inputs}], {real} {result}[{outputs}])"
 
 
-def _observation_type(network: Folded) -> str:
+def _observation_type(network: PolicyGraph) -> str:
     return "uint8_t" if network.encoder.byte_observations else "float"
 
 
-def _comment(network: Folded, weights: str, prefix: str, code: str) -> str:
+def _comment(network: PolicyGraph, weights: str, prefix: str, code: str) -> str:
     real, whole = DIALECTS[weights].real, DIALECTS[weights].whole
     flash, ram = memory(code)
     kind = "ordinary" if not network.spiking else "spiking"
@@ -160,7 +160,7 @@ def _comment(network: Folded, weights: str, prefix: str, code: str) -> str:
     return f"/*\n{_starred(lines)} */\n"
 
 
-def _meaning(network: Folded) -> list[str]:
+def _meaning(network: PolicyGraph) -> list[str]:
     """What goes in, what comes out, and what is refused."""
     info, kind = network.info, _observation_type(network)
     observation, size = info["observation"], network.encoder.obs_dim
@@ -201,7 +201,7 @@ def _starred(lines: list[str]) -> str:
     return "".join(f" * {line}".rstrip() + "\n" for line in safe)
 
 
-def _main(network: Folded, name: str) -> str:
+def _main(network: PolicyGraph, name: str) -> str:
     obs_dim, values, kind = network.encoder.obs_dim, network.readout.values, _observation_type(network)
     fits = "number != (float)(uint8_t)number" if network.encoder.byte_observations else ""
     check = ""

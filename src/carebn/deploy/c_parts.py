@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from carebn.deploy.folded import Folded, Layer, Readout
+from carebn.deploy.graph import Layer, Neuron, PolicyGraph, Readout
+from carebn.equations import CURRENT, OPERATIONS
 
 REFUSED = -1  # is returned for an observation with NaN or infinity
+_RELU = "out[f] = current > {zero} ? current : {zero};\n"
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ DIALECTS = {
 }
 
 
-def encoder_code(network: Folded, d: Dialect) -> str:
+def encoder_code(network: PolicyGraph, d: Dialect) -> str:
     encoder = network.encoder
     x = "(real)observation[i]"
     arrays = ""
@@ -114,14 +116,16 @@ def layer_code(i: int, layer: Layer, d: Dialect, real_input: bool) -> str:
         current += f" * factor_{i}[{'t' if len(factor) > 1 else 0}][f]"
     current += f" + bias_{i}[{'t' if len(layer.bias) > 1 else 0}][f]"
     total = "int32_t" if d.whole and not real_input else "real"
-    state = _STATES[layer.neuron.kind]
     source = f"const real in[{inputs}]" if real_input else f"const uint8_t in[STEPS][{inputs}]"
     target = f"real out[{outputs}]" if relu else f"uint8_t out[STEPS][{outputs}]"
-    start = d.number(layer.neuron.constants.get("v_start", 0))
-    clear = "".join(f"    for (int f = 0; f < {outputs}; f++) {name}[f] = {start};\n" for name in state)
-    memory = f"    static {total} sum[{outputs}];\n" + "".join(
-        f"    static real {name}[{outputs}];\n" for name in state
-    )
+    clear, memory, neurons = "", f"    static {total} sum[{outputs}];\n", _RELU.format(zero=d.number(0))
+    if not relu:
+        neurons, previous = _step(layer.neuron, d), _previous_spike(layer.neuron)
+        for k, (name, start) in enumerate(layer.neuron.equations.start.items()):
+            if name != previous:
+                memory += f"    static real state_{k}[{outputs}];\n"
+                first = d.number(layer.neuron.value(start))
+                clear += f"    for (int f = 0; f < {outputs}; f++) state_{k}[f] = {first};\n"
     row = f"for (int f = 0; f < {outputs}; f++) sum[f] += {'in[j] * ' if real_input else ''}weight_{i}[j][f];"
     product = (
         f"for (int f = 0; f < {outputs}; f++) sum[f] = 0;\n"
@@ -129,11 +133,7 @@ def layer_code(i: int, layer: Layer, d: Dialect, real_input: bool) -> str:
         f"    if ({'in[j] != 0' if real_input else 'in[t][j]'})\n"
         f"        {row}\n"
     )
-    neurons = (
-        f"for (int f = 0; f < {outputs}; f++) {{\n    real current = {current};\n"
-        + _indent(_NEURONS[layer.neuron.kind](layer, d), 1)
-        + "}\n"
-    )
+    neurons = f"for (int f = 0; f < {outputs}; f++) {{\n    real current = {current};\n" + _indent(neurons, 1) + "}\n"
     if relu:
         body = _indent(product + neurons, 1)
     elif real_input:
@@ -143,53 +143,36 @@ def layer_code(i: int, layer: Layer, d: Dialect, real_input: bool) -> str:
     return f"{arrays}\nstatic void layer_{i}({source}, {target})\n{{\n{memory}{clear}{body}}}\n\n"
 
 
-def _lif(layer: Layer, d: Dialect) -> str:
-    neuron = layer.neuron
-    return f"""real h = {d.number(neuron["decay"])} * v[f] + current;
-out[t][f] = h > {d.number(neuron["v_threshold"])};
-v[f] = out[t][f] ? {d.number(0)} : h;
-"""
+def _step(neuron: Neuron, d: Dialect) -> str:
+    """The neuron's equations, one line each."""
+    step, previous = neuron.equations, _previous_spike(neuron)
+    names = {CURRENT: CURRENT} | {name: d.number(value) for name, value in neuron.constants.items()}
+    names |= {state: f"before_{i}" for i, state in enumerate(step.start)}
+    names |= {f"#{i}": f"r{i}" for i in range(len(step.lines))}
+
+    def written(operand: str | float) -> str:
+        return names[operand] if isinstance(operand, str) else d.number(operand)
+
+    code = ""
+    for i, state in enumerate(step.start):
+        same = state == previous
+        code += (
+            f"{'uint8_t' if same else 'real'} before_{i} = {'t ? out[t - 1][f] : 0' if same else f'state_{i}[f]'};\n"
+        )
+    for i, (operation, *operands) in enumerate(step.lines):
+        known = OPERATIONS[operation]
+        value = known.c.format(*map(written, operands), f=d.suffix)
+        code += f"{'uint8_t' if known.boolean else 'real'} r{i} = {value};\n"
+    code += f"out[t][f] = {written(step.spike)} != 0;\n"
+    return code + "".join(
+        f"state_{i}[f] = {written(step.after[state])};\n" for i, state in enumerate(step.start) if state != previous
+    )
 
 
-def _clif(layer: Layer, d: Dialect) -> str:
-    neuron = layer.neuron
-    return f"""c[f] = {d.number(neuron["current_decay"])} * c[f] + current;
-real h = {d.number(neuron["decay"])} * v[f] + c[f];
-out[t][f] = h > {d.number(neuron["v_threshold"])};
-v[f] = out[t][f] ? {d.number(0)} : h;
-"""
-
-
-def _dn(layer: Layer, d: Dialect) -> str:
-    p = {name: d.number(value) for name, value in layer.neuron.constants.items()}
-    return f"""c[f] = {p["current_decay"]} * c[f] + current;
-if (v[f] > {p["v_threshold"]}) {{
-    v[f] = {p["theta_r"]};
-    u[f] += {p["theta_s"]};
-}}
-real change = v[f] * v[f] - v[f] - u[f] + c[f];
-u[f] += {p["theta_v"]} * v[f] - {p["theta_u"]} * u[f];
-v[f] += change;
-out[t][f] = v[f] > {p["v_threshold"]};
-"""
-
-
-def _integrate_and_fire(layer: Layer, d: Dialect) -> str:
-    threshold = d.number(layer.neuron["v_threshold"])
-    return f"""v[f] += current;
-out[t][f] = v[f] > {threshold};
-if (out[t][f]) v[f] -= {threshold};
-"""
-
-
-def _relu(layer: Layer, d: Dialect) -> str:
-    return f"out[f] = current > {d.number(0)} ? current : {d.number(0)};\n"
-
-
-_NEURONS = {"lif": _lif, "clif": _clif, "dn": _dn, "if": _integrate_and_fire, "relu": _relu}
-_STATES: dict[str, tuple[str, ...]] = {
-    "lif": ("v",), "clif": ("c", "v"), "dn": ("c", "v", "u"), "if": ("v",), "relu": (),
-}  # fmt: skip
+def _previous_spike(neuron: Neuron) -> str | None:
+    """The state that is the last step's spike, which is known without it."""
+    step = neuron.equations
+    return next((name for name, start in step.start.items() if start == 0 and step.after[name] == step.spike), None)
 
 
 def _sum(readout: Readout, d: Dialect, spikes: str, result: str) -> list[str]:
@@ -234,7 +217,7 @@ def _finite(size: int) -> list[str]:
     ]
 
 
-def policy_code(network: Folded, d: Dialect, declaration: str) -> str:
+def policy_code(network: PolicyGraph, d: Dialect, declaration: str) -> str:
     encoder, readout, spiking = network.encoder, network.readout, network.spiking
     values = readout.values
     arrays = d.array("readout_weight", readout.weight) + d.array("readout_bias", readout.bias)

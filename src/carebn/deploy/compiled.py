@@ -3,6 +3,8 @@
 Work follows the spikes: every layer keeps, per time step, the list of inputs that fired, and adds up their rows of the
 weights. Inputs are taken in chunks, so that a row is fetched from memory once and serves all the steps in which its
 neuron fired; rows are added four at a time, so that the sums are read and written a quarter as often.
+
+The known neurons have loops of their own; of any other a small machine executes the equations.
 """
 
 from typing import Any
@@ -11,13 +13,18 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from carebn.deploy.folded import CODINGS, NEURONS, SQUASHES, Array, Folded, Layer
+from carebn.deploy.graph import CODINGS, NEURONS, SQUASHES, Array, Layer, PolicyGraph
+from carebn.deploy.machine import first_values, program
+from carebn.equations import OPERATIONS
 
 njit: Any = numba.njit
 CHUNK = 64
 CONSTANTS = 6
-LIF, DN, RELU, IF = 0, 1, 2, 3
+LIF, DN, RELU, IF, OWN = 0, 1, 2, 3, 4
 FAMILIES = {"lif": LIF, "clif": LIF, "dn": DN, "relu": RELU, "if": IF}
+# all that is compiled stands in this file: numba does not notice when another one changes
+(ADD, SUBTRACT, MULTIPLY, DIVIDE, NEGATIVE, ABSOLUTE, EXP, LOG, SQRT, HYPERBOLIC, MINIMUM, MAXIMUM, GREATER, AT_LEAST,
+ NOT, AND, OR, WHERE, COPY) = range(len(OPERATIONS) + 1)  # fmt: skip
 DIRECT, ANALOGUE, SPIKES = range(len(CODINGS))
 NO_SQUASH, TANH, CLIP = range(len(SQUASHES))
 
@@ -25,7 +32,7 @@ NO_SQUASH, TANH, CLIP = range(len(SQUASHES))
 class CompiledPolicy:
     """The network's numbers laid out for the kernel: all layers in one array each."""
 
-    def __init__(self, network: Folded) -> None:
+    def __init__(self, network: PolicyGraph) -> None:
         encoder = network.encoder
         bounds = network.bounds
         readout = network.readout
@@ -39,6 +46,8 @@ class CompiledPolicy:
             np.array([network.time_steps, CODINGS.index(encoder.coding), SQUASHES.index(encoder.squash)]),
             np.array([_plan(layer) for layer in network.layers]),
             np.array([_constants(layer) for layer in network.layers]),
+            np.concatenate([program(layer.neuron) for layer in network.layers]),
+            np.concatenate([first_values(layer.neuron) for layer in network.layers]),
             np.concatenate([layer.weight.ravel() for layer in network.layers]),
             np.concatenate([layer.bias.ravel() for layer in network.layers]),
             np.concatenate([np.empty(0) if layer.scale is None else layer.scale.ravel() for layer in network.layers]),
@@ -57,12 +66,14 @@ class CompiledPolicy:
 
 def _plan(layer: Layer) -> tuple[int, ...]:
     scale_steps = 0 if layer.scale is None else len(layer.scale)
-    return layer.inputs, layer.outputs, FAMILIES[layer.neuron.kind], len(layer.bias), scale_steps
+    family = FAMILIES[layer.neuron.kind] if layer.neuron.own is None else OWN
+    lines, registers = len(program(layer.neuron)), len(first_values(layer.neuron))
+    return layer.inputs, layer.outputs, family, len(layer.bias), scale_steps, lines, registers
 
 
 def _constants(layer: Layer) -> list[float]:
     """In the neuron's order; a LIF is a CLIF whose current decays at once."""
-    values = [layer.neuron[name] for name in NEURONS[layer.neuron.kind]]
+    values = [layer.neuron[name] for name in NEURONS.get(layer.neuron.kind, ())]
     if layer.neuron.kind == "lif":
         values = [0.0, *values]
     return values + [0.0] * (CONSTANTS - len(values))
@@ -191,6 +202,54 @@ def _if_step(current: Any, v: Any, out: Any, p: Any) -> None:
             v[f] -= p[0]
 
 
+@njit(cache=True, error_model="numpy")
+def _machine_step(program: Any, registers: Any, size: int) -> None:
+    """The equations of a layer's neurons, one operation after the other."""
+    for k in range(len(program)):
+        operation = program[k, 0]
+        out, a, b, c = (registers[program[k, 1]], registers[program[k, 2]], registers[program[k, 3]],
+                        registers[program[k, 4]])  # fmt: skip
+        for f in range(size):
+            if operation == ADD:
+                out[f] = a[f] + b[f]
+            elif operation == SUBTRACT:
+                out[f] = a[f] - b[f]
+            elif operation == MULTIPLY:
+                out[f] = a[f] * b[f]
+            elif operation == DIVIDE:
+                out[f] = a[f] / b[f]
+            elif operation == NEGATIVE:
+                out[f] = -a[f]
+            elif operation == ABSOLUTE:
+                out[f] = abs(a[f])
+            elif operation == EXP:
+                out[f] = np.exp(a[f])
+            elif operation == LOG:
+                out[f] = np.log(a[f])
+            elif operation == SQRT:
+                out[f] = np.sqrt(a[f])
+            elif operation == HYPERBOLIC:
+                out[f] = np.tanh(a[f])
+            elif operation == MINIMUM:
+                out[f] = min(a[f], b[f])
+            elif operation == MAXIMUM:
+                out[f] = max(a[f], b[f])
+            elif operation == GREATER:
+                out[f] = 1.0 if a[f] > b[f] else 0.0
+            elif operation == AT_LEAST:
+                out[f] = 1.0 if a[f] >= b[f] else 0.0
+            elif operation == NOT:
+                out[f] = 1.0 - a[f]
+            elif operation == AND:
+                out[f] = a[f] * b[f]
+            elif operation == OR:
+                out[f] = max(a[f], b[f])
+            elif operation == WHERE:
+                out[f] = b[f] if a[f] != 0 else c[f]
+            else:
+                out[f] = a[f]
+
+
 @njit(cache=True)
 def _relu_step(current: Any, out: Any) -> None:
     for f in range(current.size):
@@ -239,6 +298,8 @@ def _decide(
     plan: Any,
     layers: Any,
     constants: Any,
+    programs: Any,
+    starts: Any,
     weights: Any,
     biases: Any,
     scales: Any,
@@ -257,20 +318,25 @@ def _decide(
     signals = np.empty((2, steps, widest))
     currents = np.empty((steps, widest))
     state = np.empty((3, widest))
+    registers = np.empty((layers[:, 6].max(), widest))
     potential = np.empty((1, outputs))
     fired = np.empty(CHUNK + 1, np.uint64)  # unsigned: a negative index would have to be looked for
     for b in range(len(obs)):
         _encode(obs[b], offset, divisor, mean, precision, numbers, plan, signals[0])
         in_steps = steps if coding == SPIKES else 1
         spiking = coding == SPIKES
-        at_weight, at_bias, at_scale = 0, 0, 0
+        at_weight, at_bias, at_scale, at_line, at_register = 0, 0, 0, 0, 0
         for i in range(len(layers)):
-            inputs, size, family, bias_steps, scale_steps = layers[i]
+            inputs, size, family, bias_steps, scale_steps, lines, places = layers[i]
             p = constants[i]
             weight = weights[at_weight : at_weight + inputs * size].reshape(inputs, size)
             bias = biases[at_bias : at_bias + bias_steps * size].reshape(bias_steps, size)
             scale = scales[at_scale : at_scale + scale_steps * size].reshape(scale_steps, size)
             at_weight, at_bias, at_scale = at_weight + weight.size, at_bias + bias.size, at_scale + scale.size
+            own = programs[at_line : at_line + lines]
+            for k in range(places):
+                registers[k, :size] = starts[at_register + k]
+            at_line, at_register = at_line + lines, at_register + places
             x, y = signals[i % 2], signals[(i + 1) % 2]
             currents[:] = 0.0
             if spiking:
@@ -295,6 +361,10 @@ def _decide(
                     _dn_step(current, c, v, u, y[t, :size], p)
                 elif family == IF:
                     _if_step(current, v, y[t, :size], p)
+                elif family == OWN:
+                    registers[0, :size] = current
+                    _machine_step(own, registers, size)
+                    y[t, :size] = registers[0, :size]
                 else:
                     _relu_step(current, y[t, :size])
             in_steps = steps

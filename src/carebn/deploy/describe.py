@@ -1,4 +1,4 @@
-"""What a policy is, in words: from the record that ``Folded.info`` gives."""
+"""What a policy is, in words: from the record that ``PolicyGraph.info`` gives."""
 
 from collections.abc import Sequence
 from typing import Any

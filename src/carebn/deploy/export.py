@@ -20,14 +20,14 @@ from torch import nn
 
 from carebn import __version__
 from carebn.deploy import c_export
-from carebn.deploy.centring import centred
-from carebn.deploy.folded import Folded
 from carebn.deploy.folding import fold
+from carebn.deploy.graph import PolicyGraph
 from carebn.deploy.origin import origin_of
 from carebn.deploy.parity import Parity, compare, trained_values
 from carebn.deploy.quantise import LEVELS, quantised
 from carebn.deploy.returns import EPISODES, FIRST_SEED, Returns, compared
 from carebn.deploy.runtime import DeployedPolicy, load
+from carebn.deploy.threshold_gaps import with_centred_thresholds
 from carebn.errors import unknown_name
 from carebn.reading import regular_file
 from carebn.training.environment import check_step, reset, step
@@ -65,10 +65,10 @@ class Options:
 @dataclass(frozen=True)
 class Format:
     weights: tuple[str, ...]  # the first is the default
-    write: Callable[[Folded, Path, Options], None]
+    write: Callable[[PolicyGraph, Path, Options], None]
     open: Callable[[Path], Opened]
     biases: tuple[str, ...] = ("affine",)
-    header: Callable[[Folded, Options], str] | None = None  # the text of a second file, with the ending .h
+    header: Callable[[PolicyGraph, Options], str] | None = None  # the text of a second file, with the ending .h
 
 
 def _nir() -> Any:
@@ -198,7 +198,7 @@ def export(
         if options.weights in LEVELS:
             written = quantised(network, options.weights, seen)
         elif others is not None and options.weights == "float32":
-            written = centred(network, others)
+            written = with_centred_thresholds(network, others)
         form.write(written, hidden, options)
         play = _Play(policy, episodes, tolerance)
         report = _checked(policy, network, written, form, to, options, hidden, obs, source, play)
@@ -250,8 +250,8 @@ class _Play(NamedTuple):
 
 def _checked(
     policy: Policy | Bare,
-    network: Folded,
-    written: Folded,
+    network: PolicyGraph,
+    written: PolicyGraph,
     form: Format,
     to: str,
     options: Options,
@@ -284,7 +284,7 @@ def _checked(
     return Report(to, options, source, parity, returns)
 
 
-def _returns(trained: Folded, rounded: Folded, weights: str, play: _Play) -> Returns:
+def _returns(trained: PolicyGraph, rounded: PolicyGraph, weights: str, play: _Play) -> Returns:
     policy = play.policy
     assert not isinstance(policy, Bare)  # refused before
     return compared(
@@ -295,7 +295,7 @@ def _returns(trained: Folded, rounded: Folded, weights: str, play: _Play) -> Ret
     )
 
 
-def _played(policy: Policy, network: Folded, seeds: range) -> Evaluation:
+def _played(policy: Policy, network: PolicyGraph, seeds: range) -> Evaluation:
     config, deployed = policy.config, DeployedPolicy(network)
     envs = [policy.make_env() for _ in seeds]
     try:

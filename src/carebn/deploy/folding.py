@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from carebn.conversion import Converted, ConvertedActor, ConvertedQNetwork
 from carebn.conversion.integrate_fire import IntegrateFireBody, IntegrateFireLayer
-from carebn.deploy.folded import NEURONS, Array, Bounds, Encoder, Folded, Layer, Readout
-from carebn.deploy.folded import Neuron as FoldedNeuron
+from carebn.deploy.graph import NEURONS, Array, Bounds, Encoder, Layer, PolicyGraph, Readout
+from carebn.deploy.graph import Neuron as GraphNeuron
 from carebn.deploy.plain import check_unchanged
+from carebn.equations import known_kind
 from carebn.network import ANNActor, ANNQNetwork, PopulationDecoder, PopulationEncoder, SpikingActor, SpikingQNetwork
 from carebn.network.ann import relu_layers
 from carebn.network.bounds import ActionBounds
@@ -26,12 +27,12 @@ from carebn.network.decoder import MembraneReadout
 from carebn.network.encoder import ZScore
 from carebn.network.intralayer import IntralayerSpikingLayer
 from carebn.network.layer import SpikingLayer
-from carebn.neuron import CLIF, DN, LIF, Neuron
-from carebn.neuron.surrogate import Surrogate
+from carebn.neuron import Neuron
+from carebn.neuron.tracing import equations_of
 from carebn.norm.folding import fold_norm, plain
 
 
-def fold(network: nn.Module, *, byte_observations: bool = False) -> Folded:
+def fold(network: nn.Module, *, byte_observations: bool = False) -> PolicyGraph:
     """The inference of a policy network (moving statistics) as plain numbers; the network is left as it is.
 
     Only what is known is folded: a module whose type, or whose behaviour by a hook or a replaced method, is another is
@@ -46,9 +47,9 @@ def fold(network: nn.Module, *, byte_observations: bool = False) -> Folded:
         return how(copy.deepcopy(network).cpu().double().eval(), byte_observations)
 
 
-def _spiking_actor(actor: SpikingActor, byte_observations: bool) -> Folded:
+def _spiking_actor(actor: SpikingActor, byte_observations: bool) -> PolicyGraph:
     steps = actor.encoder.time_steps
-    return Folded(
+    return PolicyGraph(
         time_steps=steps,
         encoder=_population_encoder(plain(actor.encoder, PopulationEncoder), byte_observations),
         layers=_spiking_layers(actor.layers, steps),
@@ -57,11 +58,11 @@ def _spiking_actor(actor: SpikingActor, byte_observations: bool) -> Folded:
     )
 
 
-def _spiking_q_network(network: SpikingQNetwork, byte_observations: bool) -> Folded:
+def _spiking_q_network(network: SpikingQNetwork, byte_observations: bool) -> PolicyGraph:
     steps = plain(network.layers[0], SpikingLayer).time_steps
     readout = plain(network.readout, MembraneReadout)
     bias = {"membrane": float(steps), "count": 1.0}[readout.kind] * _numpy(readout.bias)
-    return Folded(
+    return PolicyGraph(
         time_steps=steps,
         encoder=_direct(network.obs_dim, byte_observations, network.raw_bytes),
         layers=_spiking_layers(network.layers, steps),
@@ -70,9 +71,9 @@ def _spiking_q_network(network: SpikingQNetwork, byte_observations: bool) -> Fol
     )
 
 
-def _ann_actor(actor: ANNActor, byte_observations: bool) -> Folded:
+def _ann_actor(actor: ANNActor, byte_observations: bool) -> PolicyGraph:
     layers = _relu_layers(actor.body)
-    return Folded(
+    return PolicyGraph(
         time_steps=1,
         encoder=_direct(layers[0].inputs, byte_observations, raw_bytes=True),
         layers=layers,
@@ -81,8 +82,8 @@ def _ann_actor(actor: ANNActor, byte_observations: bool) -> Folded:
     )
 
 
-def _ann_q_network(network: ANNQNetwork, byte_observations: bool) -> Folded:
-    return Folded(
+def _ann_q_network(network: ANNQNetwork, byte_observations: bool) -> PolicyGraph:
+    return PolicyGraph(
         time_steps=1,
         encoder=_direct(network.obs_dim, byte_observations, network.raw_bytes),
         layers=_relu_layers(network.body),
@@ -91,15 +92,15 @@ def _ann_q_network(network: ANNQNetwork, byte_observations: bool) -> Folded:
     )
 
 
-def _converted_actor(actor: ConvertedActor, byte_observations: bool) -> Folded:
+def _converted_actor(actor: ConvertedActor, byte_observations: bool) -> PolicyGraph:
     return _converted(actor, _direct(actor.inputs, byte_observations, raw_bytes=True), _bounds(actor.bounds))
 
 
-def _converted_q_network(network: ConvertedQNetwork, byte_observations: bool) -> Folded:
+def _converted_q_network(network: ConvertedQNetwork, byte_observations: bool) -> PolicyGraph:
     return _converted(network, _direct(network.inputs, byte_observations, network.raw_bytes), None)
 
 
-def _converted(network: Converted, encoder: Encoder, bounds: Bounds | None) -> Folded:
+def _converted(network: Converted, encoder: Encoder, bounds: Bounds | None) -> PolicyGraph:
     """Potentials are measured in thresholds, so that every neuron fires above 1 and starts at 1/2."""
     run = network.simulation
     if run.residual != "none":
@@ -107,7 +108,7 @@ def _converted(network: Converted, encoder: Encoder, bounds: Bounds | None) -> F
             f"a policy converted with --residual {run.residual} decides by what it carried over from the decision "
             "before, and an exported policy carries nothing; convert without --residual, or use carebn.load"
         )
-    neuron = FoldedNeuron("if", {"v_threshold": 1.0, "v_start": 0.5})
+    neuron = GraphNeuron("if", {"v_threshold": 1.0, "v_start": 0.5})
     layers = []
     for layer in plain(network.body, IntegrateFireBody).layers:
         part = plain(layer, IntegrateFireLayer)
@@ -116,7 +117,7 @@ def _converted(network: Converted, encoder: Encoder, bounds: Bounds | None) -> F
         layers.append(Layer(weight / theta, bias / theta, None, neuron))
     read = (np.arange(run.time_steps) >= run.read_out_from).astype(np.float64)
     head = _head(network.head, read)
-    return Folded(
+    return PolicyGraph(
         time_steps=run.time_steps,
         encoder=encoder,
         layers=tuple(layers),
@@ -125,7 +126,7 @@ def _converted(network: Converted, encoder: Encoder, bounds: Bounds | None) -> F
     )
 
 
-FOLDS: dict[type[nn.Module], Callable[[Any, bool], Folded]] = {
+FOLDS: dict[type[nn.Module], Callable[[Any, bool], PolicyGraph]] = {
     SpikingActor: _spiking_actor,
     SpikingQNetwork: _spiking_q_network,
     ANNActor: _ann_actor,
@@ -191,7 +192,7 @@ def _linear(linear: nn.Module) -> tuple[Array, Array]:
     return _numpy(weight.t()), _numpy(bias)
 
 
-def _layer(linear: nn.Module, norm: nn.Module | None, neuron: FoldedNeuron, steps: int) -> Layer:
+def _layer(linear: nn.Module, norm: nn.Module | None, neuron: GraphNeuron, steps: int) -> Layer:
     weight, bias, scale = fold_norm(linear, norm, steps)
     return Layer(_numpy(weight.t()), _numpy(bias), None if scale is None else _numpy(scale), neuron)
 
@@ -212,22 +213,21 @@ def _spiking_layers(layers: Iterable[nn.Module], steps: int) -> tuple[Layer, ...
 
 
 def _relu_layers(body: nn.Module) -> tuple[Layer, ...]:
-    return tuple(_layer(linear, norm, FoldedNeuron("relu"), steps=1) for linear, norm in relu_layers(body))
+    return tuple(_layer(linear, norm, GraphNeuron("relu"), steps=1) for linear, norm in relu_layers(body))
 
 
-def _neuron(neuron: Neuron) -> FoldedNeuron:
-    """By the step it runs: a subclass that changes the step is another neuron."""
-    kinds: dict[Any, str] = {(m.step, m.initial_state): kind for m, kind in ((LIF, "lif"), (CLIF, "clif"), (DN, "dn"))}
+def _neuron(neuron: Neuron) -> GraphNeuron:
+    """By its step, whatever its class: one with the equations of a known neuron is that neuron."""
     own = type(neuron)
-    kind = kinds.get((own.step, own.initial_state)) if isinstance(neuron, Neuron) else None
-    if kind is None or (own.scan, own.forward) != (Neuron.scan, Neuron.forward):
-        raise ValueError(f"do not know how to fold the neuron {own.__name__}; known: {', '.join(kinds.values())}")
-    fires = type(neuron.surrogate)
-    if not issubclass(fires, Surrogate) or fires.__call__ is not Surrogate.__call__:
-        raise ValueError(f"do not know how to fold a neuron that fires by {fires.__name__}, not above its threshold")
-    if neuron.v_threshold < 0:  # a potential of zero, where every decision starts, would count as a spike before it
+    if not isinstance(neuron, Neuron) or (own.scan, own.forward) != (Neuron.scan, Neuron.forward):
+        raise ValueError(f"do not know how to fold the neuron {own.__name__}, because it has its own forward or scan")
+    equations, constants = equations_of(neuron)
+    kind = known_kind(equations)
+    if kind is None:
+        return GraphNeuron(own.__name__, constants, equations)
+    if constants["v_threshold"] < 0:  # a potential of zero, where every decision starts, would count as a spike
         raise ValueError(f"cannot fold a neuron with a threshold below zero, got {neuron.v_threshold}")
-    return FoldedNeuron(kind, {name: float(getattr(neuron, name)) for name in NEURONS[kind]})
+    return GraphNeuron(kind, {name: constants[name] for name in NEURONS[kind]})
 
 
 # --- read-outs -------------------------------------------------------------------------------------------------------

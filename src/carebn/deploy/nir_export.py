@@ -23,12 +23,11 @@ import nir
 import numpy as np
 from numpy.typing import NDArray
 
-from carebn.deploy.folded import Array, Bounds, Encoder, Folded, Layer
+from carebn.deploy.graph import Array, Bounds, Encoder, Layer, PolicyGraph
 from carebn.deploy.regular import check_regular
 from carebn.deploy.runtime import checked, decode, encode, furthest
 
 DT = 1e-4
-BIASES = ("affine", "neuron")
 KEY = "carebn"
 RESET = "all currents and potentials are zero at the start of every decision"
 READOUTS = {
@@ -37,7 +36,7 @@ READOUTS = {
 }
 
 
-def to_nir(network: Folded, bias: str = "affine", dtype: type[np.floating[Any]] = np.float32) -> nir.NIRGraph:
+def to_nir(network: PolicyGraph, bias: str = "affine", dtype: type[np.floating[Any]] = np.float32) -> nir.NIRGraph:
     """The layers and the read-out as a graph; weights in ``dtype``, neuron constants always in float64."""
     for layer in network.layers:
         _check(layer)
@@ -64,7 +63,7 @@ def to_nir(network: Folded, bias: str = "affine", dtype: type[np.floating[Any]] 
     return nir.NIRGraph(nodes, list(pairwise(names)), metadata=metadata)
 
 
-def write_nir(network: Folded, path: Path, bias: str, dtype: type[np.floating[Any]]) -> None:
+def write_nir(network: PolicyGraph, path: Path, bias: str, dtype: type[np.floating[Any]]) -> None:
     nir.write(path, to_nir(network, bias, dtype))
 
 
@@ -132,7 +131,7 @@ _NEURONS = {"lif": _lif, "clif": _cuba_lif}
 # --- what NIR has no word for ----------------------------------------------------------------------------------------
 
 
-def _metadata(network: Folded, bias: str) -> dict[str, Any]:
+def _metadata(network: PolicyGraph, bias: str) -> dict[str, Any]:
     return {
         "about": network.info,
         "time_steps": network.time_steps,

@@ -19,10 +19,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from carebn import __version__
 from carebn.deploy.describe import title
-from carebn.deploy.folded import Folded, Layer, Readout
+from carebn.deploy.graph import Layer, Neuron, PolicyGraph, Readout
 from carebn.deploy.regular import check_regular
+from carebn.equations import CONDITIONS, CURRENT, OPERATIONS
 
 OPSET, IR_VERSION = 17, 9  # what runtimes of several years back read
+Value = str | float  # the name of a result, or a number that is known already
 TYPES: dict[type[np.floating[Any]], int] = {np.float32: TensorProto.FLOAT, np.float64: TensorProto.DOUBLE}
 
 
@@ -33,6 +35,8 @@ class _Graph:
         self.dtype = dtype
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
+        self.truths: set[str] = set()  # results that are of type bool
+        self._numbers: dict[Value, str] = {}  # constants and casts that are there already
 
     def constant(self, value: Any, dtype: Any = None) -> str:
         name = f"constant_{len(self.constants)}"
@@ -53,13 +57,26 @@ class _Graph:
     def cast(self, x: str) -> str:
         return self("Cast", x, to=TYPES[self.dtype])
 
+    def number(self, x: Value) -> str:
+        """A result or a number, as an operand of arithmetic."""
+        if isinstance(x, str) and x not in self.truths:
+            return x
+        if x not in self._numbers:
+            self._numbers[x] = self.cast(x) if isinstance(x, str) else self.constant(x)
+        return self._numbers[x]
 
-def to_onnx(network: Folded, dtype: type[np.floating[Any]] = np.float32) -> onnx.ModelProto:
+    def truth(self, x: Value) -> str:
+        """As a condition."""
+        return x if isinstance(x, str) else self.constant(bool(x), np.bool_)
+
+
+def to_onnx(network: PolicyGraph, dtype: type[np.floating[Any]] = np.float32) -> onnx.ModelProto:
     g = _Graph(dtype)
     encoder = network.encoder
     x = _encode(g, network)
     for layer in network.layers:
-        x = _NEURONS[layer.neuron.kind](g, layer, _currents(g, layer, x, network.time_steps))
+        z = _currents(g, layer, x, network.time_steps)
+        x = [g("Relu", each) for each in z] if layer.neuron.kind == "relu" else _fire(g, layer.neuron, z)
     values = g("Squeeze", _READOUTS[network.readout.kind](g, network.readout, x), g.constant([0], np.int64))
     outputs: list[tuple[str, int, list[str | int | None]]]
     if network.bounds is None:
@@ -93,7 +110,7 @@ def to_onnx(network: Folded, dtype: type[np.floating[Any]] = np.float32) -> onnx
     return model
 
 
-def write_onnx(network: Folded, path: Path, dtype: type[np.floating[Any]]) -> None:
+def write_onnx(network: PolicyGraph, path: Path, dtype: type[np.floating[Any]]) -> None:
     path.write_bytes(to_onnx(network, dtype).SerializeToString())
 
 
@@ -115,7 +132,7 @@ class ONNXPolicy:
         return out
 
 
-def _encode(g: _Graph, network: Folded) -> list[str]:
+def _encode(g: _Graph, network: PolicyGraph) -> list[str]:
     """One signal [1, B, F], the same at every step, or T of them."""
     encoder = network.encoder
     x = g.cast("observation")
@@ -181,57 +198,45 @@ def _furthest(g: _Graph, readout: Readout, spikes: list[str]) -> str:
 _READOUTS = {"sum": _sum, "furthest": _furthest}
 
 
-def _lif(g: _Graph, layer: Layer, currents: list[str]) -> list[str]:
-    """C = λ_c·C + x;  H = λ·V + C;  S = 1 if H > V_th;  V = H·(1 − S);  λ_c = 0 for LIF."""
-    constants = layer.neuron.constants
-    decay, threshold, zero = g.constant(constants["decay"]), g.constant(constants["v_threshold"]), g.constant(0.0)
-    current_decay = g.constant(constants["current_decay"]) if "current_decay" in constants else None
-    c = v = ""
+def _fire(g: _Graph, neuron: Neuron, currents: list[str]) -> list[str]:
+    """The neuron's equations at every step. What is known before is not computed: a state that starts at zero leaves no
+    operation in the first step."""
+    step = neuron.equations
+    state: dict[str, Value] = {name: neuron.value(start) for name, start in step.start.items()}
     spikes = []
-    for t, x in enumerate(currents):
-        c = x if t == 0 or current_decay is None else g("Add", g("Mul", c, current_decay), x)
-        h = c if t == 0 else g("Add", g("Mul", v, decay), c)
-        fired = g("Greater", h, threshold)
-        spikes.append(g.cast(fired))
-        v = g("Where", fired, zero, h)
+    for current in currents:
+        known: dict[str, Value] = {**neuron.constants, **state, CURRENT: current}
+        for i, (operation, *operands) in enumerate(step.lines):
+            values = [known[x] if isinstance(x, str) else x for x in operands]
+            known[f"#{i}"] = _simplified(g, operation, values)
+        spikes.append(_signal(g, known[step.spike], current))
+        state = {name: known[x] if isinstance(x, str) else x for name, x in step.after.items()}
     return spikes
 
 
-def _dn(g: _Graph, layer: Layer, currents: list[str]) -> list[str]:
-    """C = λ_c·C + x;  V = V·(1 − S) + θ_r·S;  U = U + θ_s·S;
-    V ← V + (V² − V − U + C);  U ← U + (θ_v·V − θ_u·U), both from the values before;  S = 1 if V > V_th."""
-    p = {name: g.constant(value) for name, value in layer.neuron.constants.items()}
-    zero = g.constant(0.0)
-    c = v = u = fired = ""
-    spikes: list[str] = []
-    for t, x in enumerate(currents):
-        if t == 0:  # from a state of zeros
-            c, v, u = x, x, g("Mul", x, zero)
-        else:
-            c = g("Add", g("Mul", c, p["current_decay"]), x)
-            v = g("Where", fired, p["theta_r"], v)
-            u = g("Add", u, g("Mul", spikes[-1], p["theta_s"]))
-            change = g("Add", g("Sub", g("Sub", g("Mul", v, v), v), u), c)
-            drift = g("Sub", g("Mul", v, p["theta_v"]), g("Mul", u, p["theta_u"]))
-            v, u = g("Add", v, change), g("Add", u, drift)
-        fired = g("Greater", v, p["v_threshold"])
-        spikes.append(g.cast(fired))
-    return spikes
+def _simplified(g: _Graph, operation: str, values: list[Value]) -> Value:
+    if not any(isinstance(x, str) for x in values):
+        with np.errstate(all="ignore"):
+            return float(getattr(np, operation)(*values))
+    first, second = values[0], values[-1]
+    if operation == "where" and not isinstance(first, str):
+        return values[1] if first else values[2]
+    if operation == "multiply" and 0.0 in values:
+        return 0.0
+    if operation == "add" and 0.0 in values:
+        return first if second == 0.0 else second
+    if operation == "subtract" and second == 0.0:
+        return first
+    conditions = CONDITIONS.get(operation, 0)
+    names = [g.truth(x) if i < conditions else g.number(x) for i, x in enumerate(values)]
+    made = g(OPERATIONS[operation].onnx, *names)
+    if OPERATIONS[operation].boolean:
+        g.truths.add(made)
+    return made
 
 
-def _integrate_and_fire(g: _Graph, layer: Layer, currents: list[str]) -> list[str]:
-    """H = V + x;  S = 1 if H > V_th;  V = H − V_th·S."""
-    threshold, v = g.constant(layer.neuron["v_threshold"]), g.constant(layer.neuron["v_start"])
-    spikes = []
-    for x in currents:
-        h = g("Add", v, x)
-        spikes.append(g.cast(g("Greater", h, threshold)))
-        v = g("Sub", h, g("Mul", spikes[-1], threshold))
-    return spikes
-
-
-def _relu(g: _Graph, layer: Layer, currents: list[str]) -> list[str]:
-    return [g("Relu", x) for x in currents]
-
-
-_NEURONS = {"lif": _lif, "clif": _lif, "dn": _dn, "if": _integrate_and_fire, "relu": _relu}
+def _signal(g: _Graph, spike: Value, current: str) -> str:
+    """[1, B, F], also of a spike that does not depend on the current."""
+    if isinstance(spike, str):
+        return g.number(spike)
+    return g("Add", g("Mul", current, g.number(0.0)), g.number(spike))

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from carebn.deploy.folded import Array, Folded
+from carebn.deploy.graph import Array, PolicyGraph
 from carebn.deploy.runtime import DeployedPolicy
 
 TOLERANCE = 1e-5
@@ -59,7 +59,11 @@ def trained_values(network: nn.Module, obs: NDArray[Any]) -> Array:
 
 
 def compare(
-    expected: Array, values: Callable[[NDArray[Any]], NDArray[Any]], network: Folded, obs: NDArray[Any], exact: bool
+    expected: Array,
+    values: Callable[[NDArray[Any]], NDArray[Any]],
+    network: PolicyGraph,
+    obs: NDArray[Any],
+    exact: bool,
 ) -> Parity:
     """``values`` of an exported policy against the ``expected`` ones; ``network`` says where rounding decides.
 

@@ -19,9 +19,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from carebn.deploy.centring import amplified, centred
-from carebn.deploy.folded import Array, Folded, Integers, Layer
+from carebn.deploy.graph import Array, Integers, Layer, PolicyGraph
 from carebn.deploy.runtime import checked, currents, encode, fire
+from carebn.deploy.threshold_gaps import amplified, with_centred_thresholds
 
 LEVELS = {"int8": 127, "int16": 32767}  # on either side of zero
 SHARES = np.arange(1.0, 0.39, -0.05)  # of the largest weight, which the last level may stand for
@@ -32,7 +32,7 @@ NEAR = {"int8": 1e-4, "int16": 1e-5}  # how far into a gap it moves: out of floa
 LARGEST_SUM = 2**31 - 1  # of a neuron's levels: they are added up in 32 bits
 
 
-def quantised(network: Folded, weights: str, obs: NDArray[np.generic]) -> Folded:
+def quantised(network: PolicyGraph, weights: str, obs: NDArray[np.generic]) -> PolicyGraph:
     """The network with the weights of its layers in int8 or int16, and every other number in float32."""
     steps, last = network.time_steps, LEVELS[weights]
     obs = obs[np.linspace(0, len(obs) - 1, min(len(obs), max(ROWS // steps, 200))).astype(int)]
@@ -46,7 +46,7 @@ def quantised(network: Folded, weights: str, obs: NDArray[np.generic]) -> Folded
         layers.append(rounded)
         before, after = spikes, fire(rounded, currents(rounded, after, steps))
     whole = replace(network, layers=tuple(layers))
-    return centred(whole, obs, NEAR[weights]).rounded(np.float32)
+    return with_centred_thresholds(whole, obs, NEAR[weights]).rounded(np.float32)
 
 
 def _rounded(layer: Layer, x: Array, steps: int, weights: str) -> Layer:

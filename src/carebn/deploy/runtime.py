@@ -6,6 +6,7 @@ half of the inputs are silent throughout; then only the rows of the others are t
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carebn.deploy.describe import title
-from carebn.deploy.folded import Array, Bounds, Encoder, Folded, Layer, Readout
+from carebn.deploy.graph import Array, Bounds, Encoder, Layer, Neuron, PolicyGraph, Readout
+from carebn.equations import COMPARISONS, OPERATIONS
 
 NOT_FINITE = "got NaN or infinity in an observation"
-Watch = Callable[[Array, float], None]  # is shown the potentials [B, F] and the threshold at every step
+Watch = Callable[[Array, Any], None]  # is shown potentials [B, F] and their threshold (or thresholds) at every step
 
 
 class Trace(NamedTuple):
@@ -34,7 +36,7 @@ class DeployedPolicy:
     (the result is kept on disk), so that no action waits for it.
     """
 
-    def __init__(self, network: Folded, compiled: bool | None = None) -> None:
+    def __init__(self, network: PolicyGraph, compiled: bool | None = None) -> None:
         self.network = network
         self._compiled = None
         if compiled is not False:
@@ -100,7 +102,7 @@ def load(path: Path | str, compiled: bool | None = None) -> DeployedPolicy:
 
     FileNotFoundError if there is none, ValueError if it is something else.
     """
-    return DeployedPolicy(Folded.read(path), compiled)
+    return DeployedPolicy(PolicyGraph.read(path), compiled)
 
 
 def checked(obs: NDArray[Any], encoder: Encoder) -> NDArray[np.float32]:
@@ -126,7 +128,7 @@ def checked(obs: NDArray[Any], encoder: Encoder) -> NDArray[np.float32]:
 # --- with numpy alone ------------------------------------------------------------------------------------------------
 
 
-def trace(network: Folded, obs: NDArray[np.float32], with_margins: bool = False) -> Trace:
+def trace(network: PolicyGraph, obs: NDArray[np.float32], with_margins: bool = False) -> Trace:
     margins = np.full(len(obs), np.inf)
 
     def note(potential: Array, threshold: float) -> None:
@@ -206,19 +208,60 @@ def decode(bounds: Bounds | None, values: Array) -> Array:
     return np.clip(bounds.middle + bounds.reach * np.tanh(values), bounds.low, bounds.high)
 
 
-def fire(layer: Layer, current: Array, watch: Watch | None = None) -> Array:
+def fire(layer: Layer, currents: Array, watch: Watch | None = None) -> Array:
     """Spikes (or the values of ReLU units) [T, B, outputs] under these currents."""
-    return _NEURONS[layer.neuron.kind](layer, current, watch)
+    kind = layer.neuron.kind
+    if kind == "relu":
+        return np.maximum(currents, 0.0)
+    if kind in ("lif", "clif"):
+        return _lif(layer.neuron, currents, watch)
+    return follow(layer.neuron, currents, _by_threshold(watch) if watch is not None and kind == "if" else watch)
 
 
-def _lif(layer: Layer, currents: Array, watch: Watch | None) -> Array:
-    """C = λ_c·C + x;  H = λ·V + C;  S = 1 if H > V_th;  V = H·(1 − S);  λ_c = 0 for LIF."""
-    neuron = layer.neuron
+def follow(neuron: Neuron, currents: Array, watch: Watch | None = None) -> Array:
+    """The neuron's equations, line by line."""
+    step, places, shape = neuron.equations, neuron.equations.registers, currents.shape[1:]
+    plan = [
+        (
+            _function(name, operands, places.booleans),
+            operands,
+            name in COMPARISONS and places.booleans.isdisjoint(operands),
+        )
+        for name, operands in places.lines
+    ]
+    state = [
+        np.full(shape, neuron.value(start), bool if name in step.booleans else np.float64)
+        for name, start in step.start.items()
+    ]
+    fixed = [np.array(neuron.value(x)) for x in places.given[1 + len(state) :]]
+    spikes = np.empty(currents.shape)
+    for current, spike in zip(currents, spikes, strict=True):
+        values = [current, *state, *fixed]
+        for function, operands, decides in plan:
+            arguments = [values[i] for i in operands]
+            if decides and watch is not None:
+                watch(*(arguments if arguments[0].ndim else reversed(arguments)))
+            values.append(function(*arguments))
+        spike[:] = values[places.spike]
+        state = [np.broadcast_to(x, shape) if x.ndim == 0 else x for x in (values[i] for i in places.after)]
+    return spikes
+
+
+def _function(name: str, operands: tuple[int, ...], booleans: frozenset[int]) -> Callable[..., Any]:
+    """numpy's own; but to numpy the sum of two spikes would be a spike."""
+    function: Callable[..., Any] = getattr(np, name)
+    plain = name == "where" or OPERATIONS[name].boolean or booleans.isdisjoint(operands)
+    return function if plain else partial(function, dtype=np.float64)
+
+
+def _lif(neuron: Neuron, currents: Array, watch: Watch | None) -> Array:
+    """C = λ_c·C + x;  H = λ·V + C;  S = 1 if H > V_th;  V = H·(1 − S);  λ_c = 0 for LIF. As the equations have it, and
+    in place: with so few numbers, memory is half the time."""
     current_decay = neuron["current_decay"] if neuron.kind == "clif" else 0.0
     decay, threshold = neuron["decay"], neuron["v_threshold"]
     fired = np.empty(currents.shape, bool)
     c, v = np.zeros(currents.shape[1:]), np.zeros(currents.shape[1:])
-    for current, spike in zip(currents, fired, strict=True):  # in place: with so few numbers, memory is half the time
+    for current, spike in zip(currents, fired, strict=True):
         c *= current_decay
         c += current
         v *= decay
@@ -230,41 +273,6 @@ def _lif(layer: Layer, currents: Array, watch: Watch | None) -> Array:
     return fired.astype(np.float64)
 
 
-def _dn(layer: Layer, currents: Array, watch: Watch | None) -> Array:
-    """C = λ_c·C + x;  V = V·(1 − S) + θ_r·S;  U = U + θ_s·S;
-    V ← V + (V² − V − U + C);  U ← U + (θ_v·V − θ_u·U), both from the values before;  S = 1 if V > V_th."""
-    neuron = layer.neuron
-    threshold = neuron["v_threshold"]
-    spikes = np.empty(currents.shape)
-    c = v = u = fired = np.zeros(currents.shape[1:])
-    for current, spike in zip(currents, spikes, strict=True):
-        c = neuron["current_decay"] * c + current
-        v = v * (1 - fired) + neuron["theta_r"] * fired
-        u = u + neuron["theta_s"] * fired
-        v, u = v + (v * v - v - u + c), u + (neuron["theta_v"] * v - neuron["theta_u"] * u)
-        np.greater(v, threshold, out=spike)
-        if watch:
-            watch(v, threshold)
-        fired = spike
-    return spikes
-
-
-def _integrate_and_fire(layer: Layer, currents: Array, watch: Watch | None) -> Array:
-    """H = V + x;  S = 1 if H > V_th;  V = H − V_th·S."""
-    threshold = layer.neuron["v_threshold"]
-    fired = np.empty(currents.shape, bool)
-    v = np.full(currents.shape[1:], layer.neuron["v_start"])
-    for current, spike in zip(currents, fired, strict=True):
-        v += current
-        np.greater(v, threshold, out=spike)
-        if watch is not None:  # silent neurons run far below zero, so each is measured by its own threshold
-            watch(np.clip(v / threshold, -1.0, 2.0), 1.0)
-        v -= spike * threshold
-    return fired.astype(np.float64)
-
-
-def _relu(layer: Layer, currents: Array, watch: Watch | None) -> Array:
-    return np.maximum(currents, 0.0)
-
-
-_NEURONS = {"lif": _lif, "clif": _lif, "dn": _dn, "if": _integrate_and_fire, "relu": _relu}
+def _by_threshold(watch: Watch) -> Watch:
+    """Silent neurons of converted networks run far below zero, so each is measured by its own threshold."""
+    return lambda potential, threshold: watch(np.clip(potential / threshold, -1.0, 2.0), 1.0)

@@ -14,9 +14,9 @@ Prices are in picojoule. The ``paper`` ones (12.5 pJ per FLOP, 77 fJ per synapti
 operations by the first and 5 by the second. So both are always shown.
 
 What the paper leaves out is counted apart, as `overhead`: the encoder, the membranes and the decoder. There, every
-multiplication and addition of the equations is counted; exp and tanh count as one multiplication each, which is a lower
-bound; comparisons and resets are free. A normaliser is folded into the weights and costs nothing, unless it differs
-from step to step: then it is a multiplication per neuron and step.
+multiplication and addition of the equations is counted; functions (exp, tanh, ...) count as one multiplication each,
+which is a lower bound; comparisons, resets and other choices are free. A normaliser is folded into the weights and
+costs nothing, unless it differs from step to step: then it is a multiplication per neuron and step.
 
 A converted network multiplies its analogue input once per decision. Every spike of all its T steps is counted, those of
 the last layer before the read-out begins as well: they are sent all the same. In `overhead`, per neuron:
@@ -37,10 +37,12 @@ import numpy as np
 from torch import nn
 
 from carebn.conversion import Converted, ConvertedActor
+from carebn.equations import known_kind
 from carebn.measure.spikes import Decision
 from carebn.network import ANNActor, ANNQNetwork, SpikingActor, SpikingLayer, SpikingQNetwork
 from carebn.network.intralayer import CONNECTIONS, IntralayerSpikingLayer
-from carebn.neuron import CLIF, DN, LIF, Neuron
+from carebn.neuron import Neuron
+from carebn.neuron.tracing import equations_of
 from carebn.norm import Norm
 from carebn.paper.facts import FLOP_PICOJOULE, SYNAPTIC_PICOJOULE
 from carebn.paper.tables import ENERGY
@@ -147,19 +149,19 @@ def _squash(outputs: int) -> Operations:
 
 # --- the spiking network ----------------------------------------------------------------------------------------------
 
-# Of one neuron in one step, with its reset as a selection: multiplications and additions.
-MEMBRANE: dict[type[Neuron], Operations] = {
-    LIF: Operations(1, 1),  # λV + C
-    CLIF: Operations(2, 2),  # λ_c·C + x; λV + C
-    DN: Operations(4, 5),  # λ_c·C + x; U + θ_s on a spike; V² − U + C; θ_v·V + (1 − θ_u)·U
-}
+# What cancels in the equations of the dynamic neuron is not computed:
+# λ_c·C + x; U + θ_s on a spike; V² − U + C; θ_v·V + (1 − θ_u)·U
+FEWER = {"dn": Operations(4, 5)}
 
 
 def _membrane(neuron: Neuron) -> Operations:
-    for kind, operations in MEMBRANE.items():
-        if type(neuron).step is kind.step:  # a subclass with a step of its own is another neuron
-            return operations
-    raise ValueError(f"the cost of a {type(neuron).__name__} neuron is not known")
+    """Of one neuron in one step, with its reset as a selection."""
+    try:
+        equations, _ = equations_of(neuron)
+    except ValueError as error:
+        raise ValueError(f"the cost of a {type(neuron).__name__} neuron is not known: {error}") from error
+    counted = Operations(equations.multiplications, equations.additions)
+    return FEWER.get(known_kind(equations) or "", counted)
 
 
 def _differs_by_step(norm: nn.Module) -> bool:

@@ -16,7 +16,7 @@ class Neuron(nn.Module):
 
     ``step(current, state) → (spike, state)`` is the neuron's equations and the definition of what it does;
     ``initial_state(current)`` is where every decision starts. ``forward`` runs the step over the first axis; on the
-    CPU a compiled scan with the same result does it.
+    CPU a compiled scan with the same result does it. Exports and the energy bill follow the step too: see tracing.py.
     """
 
     def __init__(self, v_threshold: float = 0.5, surrogate: Surrogate | None = None) -> None:

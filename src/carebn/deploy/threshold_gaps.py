@@ -17,13 +17,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from carebn.deploy.folded import Array, Folded, Integers, Layer
+from carebn.deploy.graph import Array, Integers, Layer, PolicyGraph
 from carebn.deploy.runtime import checked, currents, encode, fire
 
 REACH = 1e-5  # far above float32's rounding, far below what matters to a neuron
 
 
-def centred(network: Folded, obs: NDArray[np.generic], reach: float = REACH) -> Folded:
+def with_centred_thresholds(network: PolicyGraph, obs: NDArray[np.generic], reach: float = REACH) -> PolicyGraph:
     """The network with the thresholds of its LIF and CLIF neurons centred for these observations."""
     x = encode(network.encoder, network.time_steps, checked(obs, network.encoder))
     layers = []

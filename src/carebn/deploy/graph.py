@@ -1,4 +1,4 @@
-"""A policy without normalisers, as plain numbers: what the runtime executes and every export writes.
+"""The policy graph: a policy without normalisers, as plain numbers; the runtime executes it, every export writes it.
 
 Float64 throughout. A spike is a comparison, and one that float32 decides differently sends another spike to every layer
 behind; with float64 the folded network and the trained one agree on all of them.
@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 
 from carebn.deploy.describe import check_origin
 from carebn.deploy.regular import check_regular
+from carebn.equations import KNOWN, Equations
 from carebn.errors import unknown_name
 from carebn.reading import parse_object
 
 Array = NDArray[np.float64]
 
 FORMAT = "carebn-policy"
-VERSION, WITH_INTEGERS = 2, 3  # files of version 1 are read too; those of version 3 hold integer weights
+# files of version 1 are read too; those of version 3 hold integer weights, of version 4 neurons with their equations
+VERSION, WITH_INTEGERS, WITH_EQUATIONS = 2, 3, 4
 # what a damaged or made-up archive can raise
 UNREADABLE = (
     ValueError, LookupError, TypeError, AttributeError, EOFError, ArithmeticError, MemoryError, RuntimeError,
@@ -33,7 +35,7 @@ SQUASHES = ("none", "tanh", "clip")
 CODINGS = ("direct", "analogue", "spikes")
 READOUTS = ("sum", "furthest")
 
-# The constants of each neuron in the order in which compiled code takes them.
+# The constants of each known neuron, in the order in which files and compiled code have them.
 NEURONS: dict[str, tuple[str, ...]] = {
     "lif": ("decay", "v_threshold"),
     "clif": ("current_decay", "decay", "v_threshold"),
@@ -82,13 +84,41 @@ class Encoder:
 
 @dataclass(frozen=True, eq=False)
 class Neuron:
-    kind: str  # a key of NEURONS
+    kind: str  # a key of NEURONS, or the name of a neuron that has its own equations
     constants: Mapping[str, float] = field(default_factory=dict)
+    own: Equations | None = None  # of a neuron that is none of NEURONS
 
     def __post_init__(self) -> None:
+        if self.own is not None:
+            if not isinstance(self.kind, str) or self.kind in NEURONS:
+                raise ValueError(f"a neuron with its own equations cannot be called {self.kind!r}; rename it")
+            self.own.check(self.constants)
+            return
         _known("neuron", self.kind, NEURONS)
         if set(self.constants) != set(NEURONS[self.kind]):
             raise ValueError(f"neuron {self.kind} needs the constants {', '.join(NEURONS[self.kind])}")
+
+    @property
+    def equations(self) -> Equations:
+        """Its step; ReLU units have none."""
+        return KNOWN[self.kind] if self.own is None else self.own
+
+    def value(self, operand: str | float) -> float:
+        """A number, or a constant by its name."""
+        return self.constants[operand] if isinstance(operand, str) else float(operand)
+
+    def as_json(self) -> dict[str, Any]:
+        record: dict[str, Any] = {"kind": self.kind, "constants": dict(self.constants)}
+        return record if self.own is None else record | {"equations": self.own.as_json()}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> "Neuron":
+        """Nothing in it is code: unknown operations are refused."""
+        constants = {name: float(value) for name, value in record["constants"].items()}
+        if not np.isfinite(list(constants.values())).all():
+            raise ValueError(f"the constants of the neuron {record['kind']} hold NaN or infinity")
+        own = record.get("equations")
+        return cls(record["kind"], constants, None if own is None else Equations.from_json(own))
 
     def __getitem__(self, name: str) -> float:
         return self.constants[name]
@@ -175,12 +205,11 @@ class Readout:
 
 
 @dataclass(frozen=True, eq=False)
-class Folded:
+class PolicyGraph:
     """Encoder → layers → read-out → action.
 
     With bounds the action is continuous; without, it is the number of the largest value. Ordinary (ReLU) networks have
-    one time step. All neuron states start anew at every decision: at zero, and the potentials of integrate-and-fire
-    neurons at v_start.
+    one time step. All neuron states start anew at every decision: at what their equations say.
     """
 
     time_steps: int
@@ -229,7 +258,7 @@ class Folded:
             known["weights"] = self.layers[0].integers.levels.dtype.name
         return known | {"observation": observation, "action": action, "time_steps": self.time_steps}
 
-    def rounded(self, dtype: type[np.floating[Any]]) -> "Folded":
+    def rounded(self, dtype: type[np.floating[Any]]) -> "PolicyGraph":
         """The same policy with every number rounded to what ``dtype`` can hold: what an export in it contains."""
         arrays = {
             name: array if array.dtype.kind == "i" else array.astype(dtype).astype(np.float64)
@@ -260,15 +289,19 @@ class Folded:
         """Everything that is not an array."""
         return {
             "format": FORMAT,
-            "version": WITH_INTEGERS if any(layer.integers for layer in self.layers) else VERSION,
+            "version": self._version(),
             "origin": dict(self.origin),
             "time_steps": self.time_steps,
             "readout": self.readout.kind,
             "encoder": {name: value for name, value in vars(self.encoder).items() if not _is_array(value)},
-            "neurons": [
-                {"kind": layer.neuron.kind, "constants": dict(layer.neuron.constants)} for layer in self.layers
-            ],
+            "neurons": [layer.neuron.as_json() for layer in self.layers],
         }
+
+    def _version(self) -> int:
+        """The lowest that can hold it, so that older versions of carebn read what they can."""
+        if any(layer.neuron.own for layer in self.layers):
+            return WITH_EQUATIONS
+        return WITH_INTEGERS if any(layer.integers for layer in self.layers) else VERSION
 
     def save(self, path: Path | str) -> None:
         """A numpy archive without pickled objects; the description is a JSON text in it."""
@@ -276,7 +309,7 @@ class Folded:
             np.savez(file, description=np.array(json.dumps(self._description())), **self._arrays())  # type: ignore[arg-type]
 
     @classmethod
-    def read(cls, path: Path | str) -> "Folded":
+    def read(cls, path: Path | str) -> "PolicyGraph":
         """Nothing in the file is executed."""
         path = Path(path)
         if path.is_dir():
@@ -296,9 +329,9 @@ class Folded:
             raise ValueError(f"{path} cannot be read as a policy: {reason}") from error
 
 
-def _build(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Folded:
-    if description.get("format") != FORMAT or description.get("version") not in (1, VERSION, WITH_INTEGERS):
-        raise ValueError(f"it is not a policy of carebn in format version {VERSION} or {WITH_INTEGERS}")
+def _build(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> PolicyGraph:
+    if description.get("format") != FORMAT or description.get("version") not in range(1, WITH_EQUATIONS + 1):
+        raise ValueError(f"it is not a policy of carebn in format version {VERSION} to {WITH_EQUATIONS}")
     origin = description.get("origin", {})  # older files have none
     check_origin(origin)
     wide = {name: np.ascontiguousarray(array, dtype=np.float64) for name, array in arrays.items()}
@@ -310,7 +343,7 @@ def _build(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Fold
     if description["version"] == 1:  # these sum, over all steps or those from one on
         wide["readout.share"] = (np.arange(steps) >= int(description.get("read_out_from", 0))).astype(np.float64)
         description = description | {"readout": "sum"}
-    return Folded(
+    return PolicyGraph(
         time_steps=steps,
         encoder=Encoder(**(description["encoder"] | room("encoder."))),
         layers=tuple(
@@ -318,7 +351,7 @@ def _build(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Fold
                 weight=wide[f"layers.{i}.weight"] if whole is None else whole.weight,
                 bias=wide[f"layers.{i}.bias"],
                 scale=wide.get(f"layers.{i}.scale"),
-                neuron=Neuron(neuron["kind"], {name: float(value) for name, value in neuron["constants"].items()}),
+                neuron=Neuron.from_json(neuron),
                 integers=whole,
             )
             for i, neuron in enumerate(description["neurons"])

@@ -9,12 +9,12 @@ from deploy_cases import ann_actor, observations, spiking_actor
 
 from carebn import load
 from carebn.deploy import DeployedPolicy
-from carebn.deploy.centring import REACH, centred
 from carebn.deploy.export import observations as episodes_of
-from carebn.deploy.folded import Readout
 from carebn.deploy.folding import fold
+from carebn.deploy.graph import Readout
 from carebn.deploy.onnx_export import ONNXPolicy, write_onnx
 from carebn.deploy.parity import compare, trained_values
+from carebn.deploy.threshold_gaps import REACH, with_centred_thresholds
 
 TRAINED = Path(__file__).parent / "trained_clif"
 
@@ -23,7 +23,7 @@ TRAINED = Path(__file__).parent / "trained_clif"
 @pytest.mark.parametrize("norm", ["care", "tab", "none"])
 def test_no_recorded_spike_changes(norm, neuron):
     folded, obs = fold(spiking_actor(norm, neuron)), observations(1000)
-    moved = centred(folded, obs)
+    moved = with_centred_thresholds(folded, obs)
     before, after = (DeployedPolicy(n, compiled=False).trace(obs) for n in (folded, moved))
     for a, b in zip(before.spikes, after.spikes, strict=True):
         assert np.array_equal(a, b)
@@ -47,16 +47,16 @@ def test_a_threshold_by_hand():
     obs = np.zeros((3, 6), np.float32)
     obs[:, 0] = 0.5 + 2e-6, 0.5 - 4e-6, 0.1
     middle = (float(obs[0, 0]) + float(obs[1, 0])) / 2
-    np.testing.assert_allclose(centred(one, obs).layers[0].weight[0, 0], 0.5 / middle, rtol=1e-14)
+    np.testing.assert_allclose(with_centred_thresholds(one, obs).layers[0].weight[0, 0], 0.5 / middle, rtol=1e-14)
     assert middle == pytest.approx(0.5 - 1e-6, abs=1e-7)
-    assert centred(one, obs[2:]).layers[0].weight[0, 0] == 1.0  # nothing near: nothing moved
-    assert centred(one, obs[:0]).layers[0].weight[0, 0] == 1.0
+    assert with_centred_thresholds(one, obs[2:]).layers[0].weight[0, 0] == 1.0  # nothing near: nothing moved
+    assert with_centred_thresholds(one, obs[:0]).layers[0].weight[0, 0] == 1.0
 
 
 @pytest.mark.parametrize("network", [spiking_actor(neuron="dn"), ann_actor()])
 def test_other_neurons_are_left_alone(network):
     folded = fold(network)
-    for old, new in zip(folded.layers, centred(folded, observations()).layers, strict=True):
+    for old, new in zip(folded.layers, with_centred_thresholds(folded, observations()).layers, strict=True):
         assert old is new
 
 
@@ -66,7 +66,7 @@ def test_it_is_needed(tmp_path):
     seen, folded = episodes_of(TRAINED, policy, 1000), fold(policy.network)
     expected = trained_values(policy.network, seen.compared)
     found = {}
-    for name, network in (("plain", folded), ("centred", centred(folded, seen.others))):
+    for name, network in (("plain", folded), ("centred", with_centred_thresholds(folded, seen.others))):
         write_onnx(network, tmp_path / "policy.onnx", np.float32)
         found[name] = compare(expected, ONNXPolicy(tmp_path / "policy.onnx").values, folded, seen.compared, exact=False)
     assert not found["plain"].passed
