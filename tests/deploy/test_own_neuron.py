@@ -8,7 +8,7 @@ import pytest
 import torch
 from deploy_cases import observations, spiking_actor, spiking_q_network, unfolded_spikes, unfolded_values
 from torch import nn
-from toy_neuron import Everything, Toy
+from traced_neurons import Everything, Toy
 
 from carebn import cli, deploy
 from carebn.deploy import DeployedPolicy, PolicyGraph

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_neuron import Everything, Toy
+from traced_neurons import Everything, Toy
 
 from carebn.equations import KNOWN, OPERATIONS, Equations, known_kind
 from carebn.kernels import pure

@@ -15,7 +15,12 @@ SURROGATES: dict[str, Callable[[], Surrogate]] = {
     "sigmoid": Sigmoid,
     "tanh": Tanh,
 }
-NEURONS: dict[str, Callable[..., Neuron]] = {"lif": LIF, "clif": CLIF, "dn": DN, "dn-authors": DNAuthors}
+NEURONS: dict[str, Callable[..., Neuron]] = {
+    "lif": LIF,
+    "clif": CLIF,
+    "dn": DN,
+    "dn-authors": DNAuthors,
+}
 
 
 def make_neuron(name: str | Neuron, *, surrogate: str | Surrogate | None = None, **options: Any) -> Neuron:
