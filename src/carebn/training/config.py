@@ -28,7 +28,7 @@ from carebn.network.decoder import Q_READOUTS, READOUTS
 from carebn.neuron import NEURONS
 from carebn.paper.facts import STEPS as PAPER_STEPS
 from carebn.training import algo_options
-from carebn.training.defaults import WHY_NOT, fill, flag
+from carebn.training.defaults import WHY_IT_DOES_NOT_APPLY, fill, flag
 from carebn.training.env_kwargs import EnvKwargs, words_of
 from carebn.training.env_kwargs import check as check_env_kwargs
 from carebn.training.kinds import has_kind
@@ -249,7 +249,7 @@ class TrainConfig:
         if "wasserstein" in self.measure and method.norm == "none":
             raise ValueError(f"--measure wasserstein is about a normaliser's statistics, and {self.method} has none")
         for name in ("time_steps", "norm_init", "raw_bytes"):  # with a default that is always there
-            why = WHY_NOT[name](self, method)
+            why = WHY_IT_DOES_NOT_APPLY[name](self, method)
             if why and getattr(self, name) != getattr(TrainConfig, name):
                 raise ValueError(f"{flag(name)} does not apply: {why}")
         own = algo_options.check(self.algo, self.algo_options, [f.name for f in fields(self)])

@@ -98,7 +98,7 @@ def _takes_bytes(config: "TrainConfig", method: Method) -> str:
 
 
 # Why an option means nothing here; an empty answer: it does mean something. Options not listed always do.
-WHY_NOT: dict[str, Why] = {
+WHY_IT_DOES_NOT_APPLY: dict[str, Why] = {
     "time_steps": _spikes,
     "surrogate": _spikes,
     "coding": _encodes,
@@ -173,7 +173,7 @@ def fill(config: Config, method: Method) -> Config:
         value = getattr(config, name)
         is_open = value in (None, "default")
         unknown = f" to {config.algo}" if name in FROM_TABLE and name not in table else ""
-        why = unknown or (WHY_NOT[name](config, method) if name in WHY_NOT else "")
+        why = unknown or (WHY_IT_DOES_NOT_APPLY[name](config, method) if name in WHY_IT_DOES_NOT_APPLY else "")
         if why:
             if not is_open and value != "none":
                 raise ValueError(f"{flag(name)} does not apply{unknown or ': ' + why}")
