@@ -11,7 +11,7 @@ from carebn.commands.consent import Consent
 from carebn.limits import check_episodes
 from carebn.network.conversion import Conversion
 from carebn.training.conversion import convert_run, directory_name, save_converted
-from carebn.training.evaluation import cut_short
+from carebn.training.evaluation import asked_to_cut, cut_short
 from carebn.training.policy import read_config
 from carebn.training.sweep import plot_sweep, print_sweep, sweep
 from carebn.training.worlds import ask
@@ -83,7 +83,8 @@ def run(config: Config) -> int:
         print_sweep(result)
         for played in (result.ann, *(score for _, score in result.converted)):
             if played.cut:
-                told = cut_short(played, policy.config.env_id, "--max-steps")
+                asked_by = asked_to_cut(config.max_steps, policy.config.eval_max_steps)
+                told = cut_short(played, policy.config.env_id, "--max-steps", asked_by)
                 print(f"warning: {told}", file=sys.stderr)
                 break
         print(f"return against time steps: {plot_sweep(result, out, policy.config.title())}")

@@ -8,7 +8,7 @@ import tyro
 
 from carebn.commands.consent import Consent
 from carebn.limits import check_episodes
-from carebn.training.evaluation import cut_short
+from carebn.training.evaluation import asked_to_cut, cut_short
 from carebn.training.policy import Which, load
 
 
@@ -41,5 +41,6 @@ def run(config: Config) -> int:
     over = f" ± {result.std:.1f} over {config.episodes} episodes" if config.episodes > 1 else " over 1 episode"
     print(f"mean return {result.mean:.1f}{over}")
     if result.cut:
-        print(f"warning: {cut_short(result, env_id, '--max-steps')}", file=sys.stderr)
+        asked_by = asked_to_cut(config.max_steps, policy.config.eval_max_steps)
+        print(f"warning: {cut_short(result, env_id, '--max-steps', asked_by)}", file=sys.stderr)
     return 0

@@ -2,6 +2,7 @@
 
 import sys
 from inspect import signature
+from shlex import quote
 from typing import Any
 
 from carebn.checksums import read_sealed
@@ -101,5 +102,5 @@ def run(config: TrainConfig) -> int:
         policy = converted
     print(f"policy: {policy / 'policy.safetensors'}\nlearning curve: {picture}")
     needs = " ".join(("", "--import", *modules_of(run.config))) if modules_of(run.config) else ""
-    print(f"next: carebn evaluate {policy}{needs}")
+    print(f"next: carebn evaluate {quote(str(policy))}{needs}")
     return 0

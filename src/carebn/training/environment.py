@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from carebn.training.blame import users_line
+from carebn.training.env_kwargs import why_not_made
 from carebn.training.flat import flat_space
 
 Env = gym.Env[Any, Any]
@@ -53,9 +54,8 @@ def make_env(env_id: str, modules: Sequence[str] = (), **options: Any) -> Env:
         try:
             return gym.make(env_id, **options)
         except Exception as error:  # registered by anybody, so anything may go wrong
-            reason = " ".join(str(error).split())
-            place = f" ({users_line(error)})" if modules else ""
-            raise ValueError(f"cannot make environment {env_id!r}: {reason}{place}") from error
+            reason = why_not_made(env_id, error, options, own_code=bool(modules))
+            raise ValueError(f"cannot make environment {env_id!r}: {reason}") from error
 
 
 def import_own(module: str, option: str) -> Any:

@@ -251,11 +251,15 @@ class Run:
         began, first = time.monotonic(), self.step
         try:
             newest = newest_return(read_rows(self.metrics.path))
-            shown = ProgressDisplay(config.total_timesteps, self.step, config.quiet, newest, self.best)
+            shown = ProgressDisplay(
+                config.total_timesteps, self.step, config.quiet, newest, self.best, self.learning_starts
+            )
             with self.signals.heard(), shown as display:
                 self._warn = display.warn
                 if self.step:
                     display.resumed()
+                else:
+                    display.begun(config.title(), self.directory)
                 for text in self.warnings:
                     display.warn(text)
                 while self.step < config.total_timesteps or self.evaluation_due:
@@ -391,7 +395,8 @@ class Run:
         display.evaluated(self.step, result.mean, result.std)
         if result.cut and not self.told_of_cuts:
             self.told_of_cuts = True
-            display.warn(cut_short(result, self.config.env_id, "--eval-max-steps"))
+            asked_by = "--eval-max-steps" if self.config.eval_max_steps else ""
+            display.warn(cut_short(result, self.config.env_id, "--eval-max-steps", asked_by))
 
     def _greedy(self, obs: NDArray[Any]) -> NDArray[Any]:
         self.signals.obey()
