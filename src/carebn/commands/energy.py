@@ -112,5 +112,5 @@ def run(config: Config) -> int:
     name = "energy" if config.which == "last" else "energy-best"  # a study's table is about the last
     write_atomically(out / f"{name}.json", json_bytes(data))
     write_atomically(out / f"{name}.png", picture.getvalue())
-    print(f"figures: {out / name}.json\nplot: {out / name}.png")
+    print(f"numbers: {out / name}.json\nfigure: {out / name}.png")
     return 0

@@ -10,6 +10,7 @@ from carebn.commands.consent import Consent
 from carebn.limits import check_episodes
 from carebn.training.evaluation import asked_to_cut, cut_short
 from carebn.training.policy import Which, load
+from carebn.training.progress_of import unfinished
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,9 @@ def run(config: Config) -> int:
     if config.max_steps is not None and config.max_steps < 1:
         raise ValueError(f"--max-steps must be at least 1, got {config.max_steps}")
     policy = load(config.run, config.which, trust=config.word)
+    warning = unfinished(config.run, policy.config)
+    if warning:
+        print(f"warning: {warning}", file=sys.stderr)
     env_id = policy.config.env_id
     result = policy.evaluate(config.episodes, config.seed, max_steps=config.max_steps)
     for i, (score, length) in enumerate(zip(result.returns, result.lengths, strict=True)):

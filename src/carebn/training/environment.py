@@ -44,6 +44,7 @@ def make_env(env_id: str, modules: Sequence[str] = (), **options: Any) -> Env:
         import ale_py
 
         gym.register_envs(ale_py)
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # else it says its name, also in quiet commands
         options.setdefault("obs_type", "ram")
     if env_id not in gym.registry and ":" not in env_id:
         near = get_close_matches(env_id, gym.registry, n=1)
