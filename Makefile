@@ -1,32 +1,49 @@
-# make train        train a spiking agent with CaRe-BN, a few minutes; running it again resumes it
-# make test         lint, types and tests, about ten minutes on two cores
-# make test-fast    lint, types and the tests that are not marked slow, a minute or two, for everyday work. It leaves out what
-#                   lets agents learn, kills and resumes runs, sweeps, exports and films by the real commands, starts other
-#                   processes, or compiles whole networks
-# make browser-test the report in a real browser; installs Debian's chromium and chromium-driver if they are missing
-# make kill-test    the full test of resuming: a dozen SIGKILLs per run, and three runs killed at every single file
-#                   operation, an estimated half hour
-# make damage-test  a thousand times a damaged file of a run, against every command that reads it, an estimated hour
-# make fuzz         random networks on the compiled path against the pure one, minutes; CASES=20000 SEED=1 to choose
-# make hostile      hostile command lines and damaged files, an estimated hour; CASES=2000 SEED=1 to choose. Linux
-# make presets      train every method of the comparison for 3,000 steps and evaluate it, several minutes
-# make bench-actor  speed of the spiking actor beside its peers and the bare matrix products
-# make bench-deploy  speed of one action of a deployed policy
-# make bench-training  speed of whole training steps beside Stable-Baselines3
-# Each sets up its own virtual environment in .venv on first use.
+# carebn, from a clone:
+#
+#   make train           train a spiking agent with CaRe-BN, a few minutes;
+#                        running it again resumes it
+#   make test            lint, types and tests, about ten minutes on two cores
+#   make test-fast       the same without the tests marked slow, a minute or two
+#
+# Longer tests:
+#
+#   make browser-test    the report in a real browser; installs chromium if it can
+#   make kill-test       resuming: a dozen SIGKILLs per run, and three runs killed
+#                        at every single file operation, an estimated half hour
+#   make damage-test     a thousand times a damaged file of a run, against every
+#                        command that reads it, an estimated hour
+#   make fuzz            random networks, the compiled path against the pure one,
+#                        minutes; CASES=20000 SEED=1 to choose
+#   make hostile         hostile command lines and damaged files, an estimated
+#                        hour; CASES=2000 SEED=1 to choose. Linux
+#   make presets         train every method of the comparison for 3,000 steps and
+#                        evaluate it, several minutes
+#
+# Speed, measured beside others:
+#
+#   make bench-actor     the spiking actor, its peers and the bare matrix products
+#   make bench-deploy    one action of a deployed policy
+#   make bench-training  whole training steps, and Stable-Baselines3
+#
+#   make clean           remove .venv and what tools have left behind; runs stay
+#
+# Each sets up what it needs in .venv on first use.
 
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test test-fast browser-test kill-test damage-test fuzz hostile presets bench-actor bench-training \
+.PHONY: help train test test-fast browser-test kill-test damage-test fuzz hostile presets bench-actor bench-training \
 	bench-deploy clean
+
+help:  # what stands above, and what make alone says
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
 
 train: $(VENV)/.installed
 	$(RUN)/carebn train --env-id InvertedDoublePendulum-v4 --algo td3 --method care-bn --neuron clif \
 		--total-timesteps 20000 --learning-starts 1000 --eval-interval 1000 --checkpoint-interval 1000 \
-		--threads 2 --run-dir runs/first
+		--run-dir runs/first
 	@echo "to have the command carebn in this shell: source $(RUN)/activate"
 
 test test-fast: $(VENV)/.installed-for-tests

@@ -18,7 +18,7 @@ from carebn.commands.study import RunStudy
 from carebn.norm import NORMS
 from carebn.options import parse
 from carebn.training import TrainConfig
-from carebn.training.progress import ProgressDisplay
+from carebn.training.progress import ProgressDisplay, spelled
 from carebn.training.record import newest_return
 
 
@@ -120,14 +120,108 @@ def test_the_bar_shows_the_newest_return_at_once(monkeypatch: pytest.MonkeyPatch
     display = ProgressDisplay(100, 0, quiet=False)
     assert shown(display) == "not evaluated yet"
     display.evaluated(33, 5.0, 0.0)
-    assert shown(display) == "newest return 5.0, best 5.0"
+    assert shown(display) == "return 5.0, best 5.0"
     display.evaluated(100, 3.0, 0.0)
-    assert shown(display) == "newest return 3.0, best 5.0"
+    assert shown(display) == "return 3.0, best 5.0"
     resumed = ProgressDisplay(100, 50, False, newest=3.0, best=5.0)
-    assert shown(resumed) == "newest return 3.0, best 5.0"
+    assert shown(resumed) == "return 3.0, best 5.0"
     rows = [{"step": 1, "eval/mean_return": 5.0}, {"step": 2, "eval/mean_return": 3.0}, {"step": 3, "other": 1.0}]
     assert newest_return(rows) == 3.0
     assert newest_return([]) is None
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time of the display: its only number."""
+    now = [0.0]
+    monkeypatch.setattr("carebn.training.progress.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_the_time_left_is_that_of_learning_and_unknown_before(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hundred steps a second of warm-up, and ten a second of learning, whose first step compiles for a minute."""
+    display = ProgressDisplay(10_000, 0, quiet=False, learning_starts=1000)
+    for step in range(1, 1101):
+        clock[0] += 0.01 if step <= 1000 else 60 if step == 1001 else 0.1
+        display.advance(step)
+        assert (display.left == "…") == (step < 1040)
+    assert display.speed == pytest.approx(10)
+    assert display.left == "15 min"  # 8,900 steps
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition(",")[0] for line in said] == ["step 1"]  # with its thousands
+    assert "… left" in said[0]
+
+
+def test_a_run_that_goes_on_counts_from_there(clock: list[float]) -> None:
+    display = ProgressDisplay(10_000, 5000, quiet=True, learning_starts=1000)
+    for step in range(5001, 5101):
+        clock[0] += 60 if step == 5001 else 0.1
+        display.advance(step)
+    assert display.speed == pytest.approx(10)
+    assert display.left == "8 min"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(4.4, "4 s"), (89, "89 s"), (91, "2 min"), (5000, "83 min"), (12_000, "3 h 20 min"), (200_000, "2 days 7 h")],
+)
+def test_time_for_people(seconds: float, told: str) -> None:
+    assert spelled(seconds) == told
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 100, 200])
+def test_no_number_of_the_bar_is_cut(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """In a run of the paper's length; where a terminal is narrow, there is less instead."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(width))
+    display = ProgressDisplay(1_025_000, 0, False, newest=-1231.3, best=-1100.2)
+    assert display._live is not None
+    display._live.update(display._task, completed=1_000_350, speed="71", left="13 h 20 min")
+    with display.console.capture() as captured:
+        display.console.print(display._live.get_renderable())
+    line = re.sub(r"\x1b\[[0-9;]*m", "", captured.get()).strip("\n")
+    assert "\n" not in line
+    assert "…" not in line
+    assert "1,000,350/1,025,000" in line
+    assert "13 h 20 min left" in line
+    assert line.endswith("return -1231.3, best -1100.2") == (width >= 80)
+
+
+def test_a_dumb_terminal_gets_plain_lines(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It cannot draw a line again, so a bar would never be seen."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    with ProgressDisplay(100, 0, quiet=False) as display:
+        clock[0] = 31
+        display.advance(50)
+    assert capsys.readouterr().err.startswith("step 50/100")
+
+
+def test_a_run_says_what_it_begins(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """On standard error; not if it is to be quiet, and not in a notebook, whose cell says it."""
+    begun = ("Pendulum-v1, td3, care-bn, clif, seed 0", Path("runs/a [b] c"))
+    ProgressDisplay(20_000, 0, quiet=False).begun(*begun)
+    told = "Pendulum-v1, td3, care-bn, clif, seed 0: 20,000 steps, in runs/a [b] c\n"
+    assert capsys.readouterr() == ("", told)
+    ProgressDisplay(20_000, 0, quiet=True).begun(*begun)
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    ProgressDisplay(20_000, 0, quiet=False).begun(*begun)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_make_tells_what_there_is() -> None:
+    """Every target that is somebody's to call, in eighty columns."""
+    root = Path(__file__).parents[1]
+    told = subprocess.run(["make", "-s", "-C", root], capture_output=True, text=True, check=True).stdout
+    phony = re.search(r"\.PHONY: ((?:.*\\\n)*.*)", (root / "Makefile").read_text())
+    assert phony is not None
+    targets = set(phony[1].replace("\\\n", " ").split()) - {"help"}
+    assert set(re.findall(r"^ +make ([\w-]+) ", told, re.MULTILINE)) == targets
+    assert max(map(len, told.splitlines())) <= 80
 
 
 # --- nobody listens, or an environment fails --------------------------------------------------------------------------
@@ -169,6 +263,8 @@ def test_an_environments_own_error_ends_with_the_users_line(tmp_path: Path, verb
     )
     assert done.returncode == 1
     lines = done.stderr.splitlines()
+    if verb == "step":
+        assert lines.pop(0) == "Mine-v0, td3, ann, seed 0: 300 steps, in run"
     assert lines[0].startswith("carebn: ")
     assert "site-packages" not in done.stderr
     assert "Traceback" not in done.stderr

@@ -27,13 +27,18 @@ class Stop(KeyboardInterrupt):
 
 def tell(sentence: str) -> None:
     """In a terminal over what stands on the line: ^C, and perhaps a progress bar, which is drawn again below."""
-    erase = "\r\x1b[2K" if os.isatty(2) else ""
+    erase = "\r\x1b[2K" if _draws() else ""
     os.write(2, f"{erase}{sentence}\n".encode())
+
+
+def _draws() -> bool:
+    """Whether standard error is a terminal that knows more than letters."""
+    return os.isatty(2) and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def leave(number: int, sentence: str) -> NoReturn:
     """Without another word of any library's, and with the cursor that a progress bar may have hidden."""
-    tell(sentence + ("\x1b[?25h" if os.isatty(2) else ""))
+    tell(sentence + ("\x1b[?25h" if _draws() else ""))
     os._exit(128 + number)
 
 

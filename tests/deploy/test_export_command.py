@@ -222,13 +222,24 @@ def test_a_missing_package_is_named(carebn, monkeypatch):
         (["--to", "onnx", "--prefix", "a"], "--prefix is for --to c"),
         (["--to", "c", "--tolerance", "95"], "--tolerance is a share of the return, between 0 and 1; got 95"),
         (["--to", "c", "--observations", "0"], "--observations must be at least 1, got 0"),
-        (["--to", "c", "--out", "missing/policy.c"], "there is no directory missing"),
+        (["--to", "c", "--out", "file/policy.c"], "cannot make the directory file: File exists; choose another --out"),
+        (
+            ["--to", "numpy", "--out", "policy.c"],
+            "--out policy.c ends as files of --to c do, and this is --to numpy; choose policy.npz, or --to c",
+        ),
+        (["--to", "c", "--out", "policy.NPZ"], "choose policy.c, or --to numpy"),
         (["--to", "c", "--out", "."], "is a directory; give the name of a file"),
     ],
 )
 def test_mistakes(carebn, words, sentence):
+    Path("file").touch()
     out = [] if "--out" in words else ["--out", "policy"]
     assert_one_sentence(carebn("export", TRAINED, *words, *out), sentence)
+
+
+def test_a_directory_is_made_as_by_every_command(carebn):
+    assert carebn("export", TRAINED, "--to", "numpy", "--out", "new/deep/policy.npz")[0] == 0
+    assert sorted(os.listdir("new/deep")) == ["policy.npz", "policy.npz.json"]
 
 
 def test_an_unwritable_directory(carebn, monkeypatch):

@@ -55,3 +55,21 @@ def test_titles_tell_what_is_shown() -> None:
         "layer 2: 2 ReLU units | activity, not spikes: 50.0% active, darkest 2.5",
         "value Q of each action; chosen: FIRE | ",
     ]
+
+
+@pytest.mark.parametrize(
+    ("number", "ticks"),
+    [(1, [1]), (3, [1, 2, 3]), (32, [1, *range(2, 33, 2)]), (256, [1, *range(10, 257, 10)])],
+)
+def test_everything_is_counted_from_one(number: int, ticks: list[int]) -> None:
+    """Neurons, steps, values and actions, each tick in the middle of its own; not so many that they overlap."""
+    spikes = np.zeros((5, 1, number), np.float32)
+    action = np.zeros((1, number), np.float32)
+    controls = Controls([str(i) for i in range(number)], -np.ones(number, np.float32), np.ones(number, np.float32))
+    made = Decision(action, action, [Population("layer 1", spikes, True), Population("output", spikes, True)])
+    for axes in figure("title", np.zeros(number), made, controls).axes:
+        assert [label.get_text() for label in axes.get_xticklabels()] == list(map(str, ticks))
+        assert list(axes.get_xticks()) == pytest.approx([tick - 0.5 for tick in ticks])
+        assert axes.get_xlim() == (0, number)
+        if axes.get_ylabel() == "step":
+            assert list(axes.get_yticks()) == [1, 2, 3, 4, 5]

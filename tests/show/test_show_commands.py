@@ -128,11 +128,14 @@ def test_slow_motion_gives_more_frames(carebn, trained, mujoco_draws: None) -> N
 def test_spikes(carebn, trained, name: str) -> None:
     said = carebn("spikes", trained(name), "--out", "raster.png", "--decision", 3)
     assert said.code == 0, said.err
+    assert "Arcade Learning Environment" not in said.err
     with Image.open("raster.png") as picture:
         assert picture.size[0] >= 1900
         assert np.asarray(picture.convert("L")).std() > 10
     kind = "active (not spikes)" if name == "ann" else "firing"
-    assert f"layer 1: 16 neurons, {1 if name == 'ann' else 5} steps" in said.out
+    assert ("layer 1: 16 ReLU units, " if name == "ann" else "layer 1: 16 neurons, 5 steps, ") in said.out
+    if name in ("ann", "cartpole"):
+        assert said.out.startswith(f"input: {11 if name == 'ann' else 4} values, ")
     assert kind in said.out.split("layer 1")[1].splitlines()[0]
 
 
@@ -184,7 +187,7 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(carebn, trained, words: st
         ({"learning_starts": 60}, "is untrained: at step 40 its random warm-up was not over"),
     ],
 )
-@pytest.mark.parametrize("command", ["energy", "watch", "spikes"])
+@pytest.mark.parametrize("command", ["energy", "watch", "spikes", "evaluate"])
 def test_an_unfinished_run_is_allowed_with_a_warning(
     carebn, trained, tmp_path: Path, change: dict[str, int], told: str, command: str
 ) -> None:

@@ -101,7 +101,7 @@ def assert_one_sentence(said: Said) -> None:
         ("--threads -2", "--threads must be at least 1, got -2"),
         ("--run-dir /proc/none/here", "cannot write to /proc/none/here (No such file or directory); choose another"),
         ("--import no_such_world", "cannot import module 'no_such_world'"),
-        ("--env-kwargs colour=red", "unexpected keyword argument 'colour'"),
+        ("--env-kwargs colour=red", "unknown argument 'colour'; known: "),
         ("--actor-learning-rate -1", "learning rate"),
         ("--learning-starts 4e1", "would never learn: it ends after 40 steps (--total-timesteps), and learning starts"),
     ],

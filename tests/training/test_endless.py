@@ -98,7 +98,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = world(tmp_path_factory.mktemp("undisturbed"))
     code, said = end(start(here, *TRAIN))
     assert code == 0, said
-    assert said.count("register it with max_episode_steps, or choose how many with --eval-max-steps") == 1  # not thrice
+    told = "2 of 2 episodes of Endless-v0 were cut after 100 steps, as --eval-max-steps says"
+    assert said.count(told) == 1  # not thrice
     return here
 
 
@@ -123,7 +124,7 @@ def test_a_signal_in_its_evaluation(tmp_path: Path, undisturbed: Path) -> None:
     wait_until(working.exists, process)
     process.send_signal(signal.SIGTERM)
     assert process.stderr is not None
-    assert "max_episode_steps" in process.stderr.readline()  # of the evaluation, which was made whole
+    assert "were cut after 100 steps" in process.stderr.readline()  # of the evaluation, which was made whole
     assert process.stderr.readline() == "stopping after this step, saving; again to stop without saving\n"
     process.send_signal(signal.SIGTERM)
     assert end(process) == (
@@ -163,8 +164,8 @@ def test_the_evaluation_of_a_policy_is_cut_and_says_so(undisturbed: Path) -> Non
     code, said = end(start(undisturbed, "evaluate", "run", "--episodes", "2", "--trust"))
     assert code == 0
     assert said == (
-        "warning: 2 of 2 episodes of Endless-v0 had no end and were cut after 100 steps; register it with "
-        "max_episode_steps, or choose how many with --max-steps\n"
+        "warning: 2 of 2 episodes of Endless-v0 were cut after 100 steps, as the run's --eval-max-steps says; "
+        "--max-steps chooses otherwise\n"
     )
 
 
@@ -179,6 +180,7 @@ def test_a_signal_while_the_kernels_are_compiled(tmp_path: Path) -> None:
         env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")},
     )  # fmt: skip
     assert process.stderr is not None
+    assert process.stderr.readline() == "Pendulum-v1, td3, care-bn, clif, seed 0: 1,000 steps, in run\n"
     said = process.stderr.readline()
     assert said == "compiling the kernels, once (up to a minute; then they are kept on disk)\n"
     process.send_signal(signal.SIGINT)

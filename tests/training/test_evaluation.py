@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from carebn.training import Run, TrainConfig
-from carebn.training.evaluation import Evaluation, cut_short, episode_limit, evaluate
+from carebn.training.evaluation import Evaluation, asked_to_cut, cut_short, episode_limit, evaluate
 from carebn.training.record import read_rows
 
 
@@ -92,8 +92,18 @@ def test_an_episode_without_an_end_is_cut() -> None:
     assert cut_short(Evaluation([1.0], [1]), "Endless", "--eval-max-steps") == ""
 
 
+def test_who_asked_for_a_cut_is_not_advised_to_ask_for_it() -> None:
+    result = Evaluation([3.0, 5.0], [3, 5], cut=1)
+    own = cut_short(result, "Endless", "--max-steps", asked_to_cut(5, None))
+    assert own == "1 of 2 episodes of Endless were cut after 5 steps, as --max-steps says"
+    of_the_run = cut_short(result, "Endless", "--max-steps", asked_to_cut(None, 5))
+    assert of_the_run.endswith("cut after 5 steps, as the run's --eval-max-steps says; --max-steps chooses otherwise")
+    nobody = cut_short(result, "Endless", "--max-steps", asked_to_cut(None, None))
+    assert nobody.endswith("register it with max_episode_steps, or choose how many with --max-steps")
+
+
 def test_how_long_an_episode_may_last() -> None:
-    """As asked; else as the environment itself says; else as long as the episode_limit Atari game."""
+    """As asked; else as the environment itself says; else as long as the longest Atari game."""
     assert episode_limit(gym.make("Pendulum-v1"), None) == 200
     assert episode_limit(gym.make("Pendulum-v1"), 7) == 7
     assert episode_limit(Endless(), None) == 108_000

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from carebn.measure.observers import observers_for
+from carebn.stopping import tell
 from carebn.training import InterruptedRun, Run, TrainConfig
 from carebn.training.policy import load
 from carebn.training.record import read_rows
@@ -162,3 +163,13 @@ def test_it_is_acknowledged_at_once(tmp_path: Path, capfd: pytest.CaptureFixture
     with pytest.raises(InterruptedRun, match="stopped at step 5"):
         run.train()
     assert said == ["stopping after this step, saving; again to stop without saving\n"]
+
+
+@pytest.mark.parametrize(("term", "erased"), [("xterm", "\r\x1b[2K"), ("dumb", "")])
+def test_a_dumb_terminal_gets_letters_only(monkeypatch: pytest.MonkeyPatch, term: str, erased: str) -> None:
+    written: list[bytes] = []
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setattr("carebn.stopping.os.isatty", lambda _: True)
+    monkeypatch.setattr("carebn.stopping.os.write", lambda _, text: written.append(text))
+    tell("stopped")
+    assert written == [f"{erased}stopped\n".encode()]

@@ -12,7 +12,7 @@ from carebn.conversion import Conversion
 from carebn.limits import check_episodes
 from carebn.measure.time_steps_curve import plot_time_steps_curve, print_time_steps_curve, time_steps_curve
 from carebn.training.converted_run import convert_run, directory_name, save_converted
-from carebn.training.evaluation import cut_short
+from carebn.training.evaluation import asked_to_cut, cut_short
 from carebn.training.policy import load, read_config
 from carebn.training.worlds import require_trust
 
@@ -75,7 +75,8 @@ def run(config: Config) -> int:
         print_time_steps_curve(curve)
         for played in (curve.ann, *(score for _, score in curve.converted)):
             if played.cut:
-                told = cut_short(played, policy.config.env_id, "--max-steps")
+                asked_by = asked_to_cut(config.max_steps, policy.config.eval_max_steps)
+                told = cut_short(played, policy.config.env_id, "--max-steps", asked_by)
                 print(f"warning: {told}", file=sys.stderr)
                 break
         print(f"return against time steps: {plot_time_steps_curve(curve, out, policy.config.title())}")

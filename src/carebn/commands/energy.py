@@ -23,7 +23,7 @@ from carebn.show.outputs import writable_directory
 from carebn.show.terminal import print_table, terminal
 from carebn.training.best import POLICY as BEST
 from carebn.training.checkpoint import unfinished
-from carebn.training.evaluation import cut_short, play
+from carebn.training.evaluation import asked_to_cut, cut_short, play
 from carebn.training.files import as_json as json_bytes
 from carebn.training.files import sha256, write_atomically
 from carebn.training.policy import Which, load
@@ -77,7 +77,8 @@ def run(config: Config) -> int:
         env.close()
     env_id = policy.config.env_id
     if result.cut:
-        errors.print(f"warning: {cut_short(result, env_id, '--max-steps')}", highlight=False, soft_wrap=True)
+        told = cut_short(result, env_id, "--max-steps", asked_to_cut(config.max_steps, policy.config.eval_max_steps))
+        errors.print(f"warning: {told}", highlight=False, soft_wrap=True)
     network = policy.network
     spiking = isinstance(network, (SpikingActor, SpikingQNetwork, Converted))
     bill, ann = count.bill(), counterpart(network) if spiking else None
@@ -111,5 +112,5 @@ def run(config: Config) -> int:
     name = "energy" if config.which == "last" else "energy-best"  # a study's table is about the last
     write_atomically(out / f"{name}.json", json_bytes(data))
     write_atomically(out / f"{name}.png", picture.getvalue())
-    print(f"figures: {out / name}.json\nplot: {out / name}.png")
+    print(f"numbers: {out / name}.json\nfigure: {out / name}.png")
     return 0

@@ -8,7 +8,8 @@ import tyro
 
 from carebn.commands.consent import Consent
 from carebn.limits import check_episodes
-from carebn.training.evaluation import cut_short
+from carebn.training.checkpoint import unfinished
+from carebn.training.evaluation import asked_to_cut, cut_short
 from carebn.training.policy import Which, load
 
 
@@ -34,6 +35,9 @@ def run(config: Config) -> int:
     if config.max_steps is not None and config.max_steps < 1:
         raise ValueError(f"--max-steps must be at least 1, got {config.max_steps}")
     policy = load(config.run, config.which, trust=config.word)
+    warning = unfinished(config.run, policy.config)
+    if warning:
+        print(f"warning: {warning}", file=sys.stderr)
     env_id = policy.config.env_id
     result = policy.evaluate(config.episodes, config.seed, max_steps=config.max_steps)
     for i, (score, length) in enumerate(zip(result.returns, result.lengths, strict=True)):
@@ -41,5 +45,6 @@ def run(config: Config) -> int:
     over = f" ± {result.std:.1f} over {config.episodes} episodes" if config.episodes > 1 else " over 1 episode"
     print(f"mean return {result.mean:.1f}{over}")
     if result.cut:
-        print(f"warning: {cut_short(result, env_id, '--max-steps')}", file=sys.stderr)
+        asked_by = asked_to_cut(config.max_steps, policy.config.eval_max_steps)
+        print(f"warning: {cut_short(result, env_id, '--max-steps', asked_by)}", file=sys.stderr)
     return 0

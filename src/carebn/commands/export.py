@@ -12,11 +12,13 @@ from carebn.deploy.origin import origin_of
 from carebn.deploy.returns import EPISODES
 from carebn.errors import unknown_name
 from carebn.limits import check_episodes, check_most
+from carebn.show.outputs import writable_directory
 from carebn.training.best import read_best
 from carebn.training.checkpoint import CheckpointStore, unfinished
 from carebn.training.policy import Which, load
 
 MOST_OBSERVATIONS = 1_000_000
+ENDINGS = {"nir": ".nir", "onnx": ".onnx", "c": ".c", "numpy": ".npz"}  # usual ones; what is nobody's may be taken too
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Config(Consent):
     to: str
     """nir (neuromorphic chips and simulators), onnx, c (C99 file and header) or numpy (for carebn.deploy.load)."""
     out: Path
-    """The file to write. A report of the comparison is left beside it, as FILE.json."""
+    """The file to write (.nir, .onnx, .c, .npz). A report of the comparison is left beside it, as FILE.json."""
     which: Which = "last"
     """The run's policy after the last step, or that of the best evaluation on the way."""
     weights: str | None = None
@@ -51,6 +53,12 @@ class Config(Consent):
 def run(config: Config) -> int:
     if config.to not in FORMATS:
         raise ValueError(unknown_name("export format", config.to, FORMATS))
+    others = [to for to, ending in ENDINGS.items() if to != config.to and ending == config.out.suffix.lower()]
+    if others:
+        raise ValueError(
+            f"--out {config.out} ends as files of --to {others[0]} do, and this is --to {config.to}; choose "
+            f"{config.out.with_suffix(ENDINGS[config.to])}, or --to {others[0]}"
+        )
     for name in ("observations", "episodes"):
         if getattr(config, name) < 1:
             raise ValueError(f"--{name} must be at least 1, got {getattr(config, name)}")
@@ -62,6 +70,7 @@ def run(config: Config) -> int:
         print(f"warning: {warning}", file=sys.stderr)
     if (config.run / "replay").is_dir():
         CheckpointStore(config.run, policy.config.checkpoint_interval).check_replay()
+    writable_directory(config.out.parent)
     seen = observations(config.run, policy, config.observations)
     report = export(
         policy,

@@ -13,7 +13,7 @@ from carebn.limits import check_episodes
 from carebn.measure.spikes import decide
 from carebn.show.outputs import writable_file
 from carebn.show.raster import DPI, figure
-from carebn.show.screen import Controls
+from carebn.show.screen import Controls, unit_of
 from carebn.training.checkpoint import unfinished
 from carebn.training.environment import check_step, reset, spaces_of, step
 from carebn.training.files import write_atomically
@@ -67,8 +67,9 @@ def run(config: Config) -> int:
     )
     write_atomically(config.out, picture.getvalue())
     for population in decision.populations:
-        neurons, steps = population.values.shape[2], population.values.shape[0] * population.counted
+        number, steps = population.values.shape[2], population.values.shape[0] * population.counted
+        what = f"neurons, {steps} steps" if population.spiking else unit_of(population.name, population.spiking)
         kind = "firing" if population.spiking else "active (not spikes)"
-        print(f"{population.name}: {neurons} neurons, {steps} steps, {population.rate:.1%} {kind}")
+        print(f"{population.name}: {number} {what}, {population.rate:.1%} {kind}")
     print(f"raster: {config.out}")
     return 0

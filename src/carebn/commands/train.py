@@ -2,6 +2,7 @@
 
 import sys
 from inspect import signature
+from shlex import quote
 from typing import Any
 
 from carebn.algorithm import ALGORITHMS
@@ -101,5 +102,5 @@ def run(config: TrainConfig) -> int:
         policy = done.converted
     print(f"policy: {policy / 'policy.safetensors'}\nlearning curve: {done.curve}")
     needs = " ".join(("", "--import", *modules_of(run.config))) if modules_of(run.config) else ""
-    print(f"next: carebn evaluate {policy}{needs}")
+    print(f"next: carebn evaluate {quote(str(policy))}{needs}")
     return 0

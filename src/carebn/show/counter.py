@@ -17,7 +17,7 @@ class Counter:
         self.what, self.total, self.done = what, total, 0
         self.console = Console(stderr=True, quiet=quiet)
         self._live: Progress | None = None
-        if self.console.is_terminal and not quiet:
+        if self.console.is_terminal and not self.console.is_dumb_terminal and not quiet:
             self._live = Progress(
                 BarColumn(),
                 TextColumn("{task.completed:,.0f} " + what),

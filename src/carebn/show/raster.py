@@ -12,6 +12,8 @@ COLOURS = ("tab:orange", "tab:blue", "tab:green", "tab:red")
 DPI = 150
 INCHES = 13.0
 PIXELS_PER_NEURON = 3  # at least
+MOST_TICKS = 30  # on an axis
+SEPARATED = 150  # neurons up to which each is told from its neighbours by a line
 
 
 def figure(title: str, observation: NDArray[Any], decision: Decision, controls: Controls) -> Any:
@@ -35,6 +37,15 @@ def figure(title: str, observation: NDArray[Any], decision: Decision, controls: 
     return picture
 
 
+def _number(axes: Any, number: int, share: float, what: str) -> None:
+    """Below the middle of each place, ``share`` wide, its number, from 1 as everywhere here; of many only some."""
+    step = next(size * 10**power for power in range(9) for size in (1, 2, 5) if number <= MOST_TICKS * size * 10**power)
+    shown = sorted({1, *range(step, number + 1, step)})
+    axes.set_xticks([(i - 0.5) * share for i in shown], list(map(str, shown)))
+    axes.set_xlim(0, number * share)
+    axes.set_xlabel(what, fontsize=8, labelpad=1)
+
+
 def _observation(axes: Any, observation: NDArray[Any], neurons: int | None) -> None:
     """Each value above its population of encoder neurons."""
     share = 1 if neurons is None else neurons / observation.size
@@ -42,11 +53,7 @@ def _observation(axes: Any, observation: NDArray[Any], neurons: int | None) -> N
     axes.axhline(0, color="black", linewidth=0.6)
     above = "" if neurons is None else f", each above its {round(share)} encoder neurons"
     axes.set_title(f"observation: {observation.size} values{above}", loc="left", fontsize=9)
-    axes.set_xlim(0, observation.size * share)
-    if share == 1:
-        axes.set_xlabel("value", fontsize=8)
-    else:
-        axes.set_xticks((np.arange(observation.size) + 0.5) * share, [str(i + 1) for i in range(observation.size)])
+    _number(axes, observation.size, share, "value")
     axes.tick_params(labelsize=7)
 
 
@@ -67,6 +74,8 @@ def _population(axes: Any, population: Population, colour: str) -> None:
         told = f"activity, not spikes: {population.rate:.1%} active, darkest {values.max():.3g}"
     for edge in range(1, steps):
         axes.axhline(edge + 0.5, color="white", linewidth=1.2)
+    for edge in range(1, neurons if neurons <= SEPARATED else 1):
+        axes.axvline(edge, color="white", linewidth=0.8)
     unit = "neurons" if population.spiking else "ReLU units"
     axes.set_title(f"{population.name}: {neurons} {unit}", loc="left", fontsize=9)
     axes.set_title(told, loc="right", fontsize=9)
@@ -75,7 +84,7 @@ def _population(axes: Any, population: Population, colour: str) -> None:
     axes.set_ylabel("step" if by_step else "", fontsize=8)
     if not by_step:
         axes.set_yticks([])
-    axes.set_xlabel("neuron" if population.spiking else "unit", fontsize=8, labelpad=1)
+    _number(axes, neurons, 1, "neuron" if population.spiking else "unit")
     axes.tick_params(labelsize=7)
 
 
@@ -94,8 +103,9 @@ def _decision(axes: Any, decision: Decision, controls: Controls, neurons: int) -
         axes.bar(places, span, bottom=controls.low, width=width, color="whitesmoke", edgecolor="lightgrey")
         axes.bar(places, values, width=width, color="tab:red")
         axes.axhline(0, color="black", linewidth=0.6)
+        room = 0.05 * span.max()  # outside of both bounds
+        axes.set_ylim(controls.low.min() - room, controls.high.max() + room)
         axes.set_title("action: " + "  ".join(f"{v:+.3f}" for v in values), loc="left", fontsize=9)
         axes.set_title("grey: its bounds", loc="right", fontsize=9)
-        axes.set_xlim(0, neurons)
-        axes.set_xticks(places, controls.names)
+        _number(axes, values.size, neurons / values.size, "action")
     axes.tick_params(labelsize=7)

@@ -47,6 +47,11 @@ class Controls(NamedTuple):
         return cls(meanings() if meanings is not None else [str(i) for i in range(spaces.actions or 0)], None, None)
 
 
+def unit_of(name: str, spiking: bool) -> str:
+    """What a population is made of."""
+    return "neurons" if spiking else "values" if name == "input" else "ReLU units"
+
+
 class Panel(NamedTuple):
     name: str
     neurons: int
@@ -58,7 +63,7 @@ class Panel(NamedTuple):
 
     @property
     def unit(self) -> str:
-        return "neurons" if self.spiking else "values" if self.name == "input" else "ReLU units"
+        return unit_of(self.name, self.spiking)
 
 
 @cache

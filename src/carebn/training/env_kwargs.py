@@ -1,13 +1,21 @@
 """Arguments for an environment, as ``--env-kwargs`` takes them: NAME=VALUE pairs, or one JSON object."""
 
+import inspect
 import json
 import math
+import re
+from collections.abc import Collection
 from typing import Annotated, Any
 
+import gymnasium as gym
 import tyro
+
+from carebn.errors import unknown_name
+from carebn.training.blame import users_line
 
 # What carebn itself decides: pictures are for carebn watch, and an environment has one identity.
 RESERVED = ("id", "render_mode")
+OF_GYMNASIUM = "max_episode_steps"  # gymnasium.make takes it for every environment
 
 
 def _constant(name: str) -> Any:
@@ -64,6 +72,36 @@ def _is_json(value: Any) -> bool:
     if isinstance(value, list):
         return all(map(_is_json, value))
     return value is None or isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value))
+
+
+def why_not_made(env_id: str, error: BaseException, given: Collection[str], own_code: bool) -> str:
+    """What an environment said when it was not made; of an argument that it does not know, those that it does."""
+    if " was raised from the environment creator for " in str(error) and error.__cause__ is not None:
+        error = error.__cause__  # which Gymnasium tells once more, with all arguments
+    reason = " ".join(str(error).split()) + (f" ({users_line(error)})" if own_code else "")
+    unexpected = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    if unexpected is None or unexpected[1] not in given:
+        return reason
+    known = _arguments(gym.registry[env_id.rpartition(":")[2]].entry_point)
+    return reason if unexpected[1] in known else unknown_name("argument", unexpected[1], known)
+
+
+def _arguments(made_by: Any) -> set[str]:
+    """Those of what makes an environment, also those that a class hands on to the one that it inherits from."""
+    if isinstance(made_by, str):
+        made_by = gym.envs.registration.load_env_creator(made_by)
+    makers = [vars(cls).get("__init__") for cls in made_by.__mro__] if isinstance(made_by, type) else [made_by]
+    known = {OF_GYMNASIUM}
+    for maker in filter(callable, makers):
+        taken = inspect.signature(maker).parameters.values()
+        inherited = len(known) > 1  # what has no default is given by the heir
+        known |= {
+            p.name for p in taken
+            if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and not (inherited and p.default is p.empty)
+        }  # fmt: skip
+        if not any(p.kind is p.VAR_KEYWORD for p in taken):
+            break
+    return known - {"self", *RESERVED}
 
 
 EnvKwargs = Annotated[

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from carebn.training.blame import users_line
+from carebn.training.env_kwargs import why_not_made
 from carebn.training.flat import flat_space
 
 Env = gym.Env[Any, Any]
@@ -49,6 +50,7 @@ def make_env(env_id: str, modules: Sequence[str] = (), **options: Any) -> Env:
         import ale_py
 
         gym.register_envs(ale_py)
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # else it says its name, also in quiet commands
         options.setdefault("obs_type", "ram")
     if env_id not in gym.registry and ":" not in env_id:
         near = get_close_matches(env_id, gym.registry, n=1)
@@ -59,9 +61,8 @@ def make_env(env_id: str, modules: Sequence[str] = (), **options: Any) -> Env:
         try:
             return gym.make(env_id, **options)
         except Exception as error:  # registered by anybody, so anything may go wrong
-            reason = " ".join(str(error).split())
-            place = f" ({users_line(error)})" if modules else ""
-            raise ValueError(f"cannot make environment {env_id!r}: {reason}{place}") from error
+            reason = why_not_made(env_id, error, options, own_code=bool(modules))
+            raise ValueError(f"cannot make environment {env_id!r}: {reason}") from error
 
 
 def import_own(module: str, option: str) -> Any:

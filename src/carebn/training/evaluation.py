@@ -36,14 +36,24 @@ def episode_limit(env: Env, asked: int | None) -> int:
     return asked or own or MAX_STEPS
 
 
-def cut_short(result: Evaluation, env_id: str, option: str) -> str:
-    """A sentence if episodes were cut; empty if all came to their own end."""
+def cut_short(result: Evaluation, env_id: str, option: str, asked_by: str = "") -> str:
+    """A sentence if episodes were cut; empty if all came to their own end. ``option`` chooses how long they may be,
+    ``asked_by`` is what has chosen it already: who asked for a cut needs no advice."""
     if not result.cut:
         return ""
+    which, steps = f"{result.cut} of {len(result.lengths)} episodes of {env_id}", f"{max(result.lengths):,} steps"
+    if asked_by:
+        otherwise = "" if asked_by == option else f"; {option} chooses otherwise"
+        return f"{which} were cut after {steps}, as {asked_by} says{otherwise}"
     return (
-        f"{result.cut} of {len(result.lengths)} episodes of {env_id} had no end and were cut after "
-        f"{max(result.lengths):,} steps; register it with max_episode_steps, or choose how many with {option}"
+        f"{which} had no end and were cut after {steps}; register it with max_episode_steps, or choose how many with "
+        f"{option}"
     )
+
+
+def asked_to_cut(max_steps: int | None, eval_max_steps: int | None) -> str:
+    """Which option of a command that plays, or of the run that it plays, says how long episodes may be; maybe none."""
+    return "--max-steps" if max_steps else "the run's --eval-max-steps" if eval_max_steps else ""
 
 
 def evaluate(

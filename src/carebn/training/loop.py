@@ -179,12 +179,16 @@ class Run:
         if config.track:
             self.files.track()
         newest = newest_return(read_rows(self.files.metrics.path))
-        shown = ProgressDisplay(config.total_timesteps, self.step, config.quiet, newest, self.best)
+        shown = ProgressDisplay(
+            config.total_timesteps, self.step, config.quiet, newest, self.best, self.stepping.learning_starts
+        )
         try:
             with self.signals.heard(), shown as display:
                 self._warn = display.warn
                 if self.step:
                     display.resumed()
+                else:
+                    display.begun(config.title(), self.directory)
                 for text in self.warnings:
                     display.warn(text)
                 self._follow_schedule(display)
@@ -261,7 +265,8 @@ class Run:
         display.evaluated(self.step, result.mean, result.std)
         if result.cut and not self._told_of_cuts:
             self._told_of_cuts = True
-            display.warn(cut_short(result, self.config.env_id, "--eval-max-steps"))
+            asked_by = "--eval-max-steps" if self.config.eval_max_steps else ""
+            display.warn(cut_short(result, self.config.env_id, "--eval-max-steps", asked_by))
 
     # --- saving ------------------------------------------------------------------------------------------------------
 
