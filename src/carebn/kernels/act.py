@@ -16,6 +16,7 @@ from carebn.kernels.scan import LIF, dn_potential, lif_potential
 from carebn.kernels.tables import INT, NUMBER, REAL, Array, Scratch, Table
 
 TANH, RAW = 0, 1
+LARGEST_SHIFT = 1e-3 / float(np.finfo(np.float32).eps)  # see ``plans.is_precise``
 NO_NORM, PLAIN_NORM, GIVEN_MAP = 0, 1, 2
 
 # A table of its own for each layer; the whole actor's has their addresses.
@@ -119,7 +120,7 @@ def act(t: Any, one: Any) -> int:
         _scale_shift(layer, maps[k, 0], maps[k, 1], one)
         for step in range(layer.map_steps):
             for f in range(layer.outputs):
-                if not (np.isfinite(maps[k, 0, step, f]) and np.isfinite(maps[k, 1, step, f])):
+                if not (np.isfinite(maps[k, 0, step, f]) and abs(maps[k, 1, step, f]) <= LARGEST_SHIFT):
                     noticed = NOT_FINITE
     for block in my_blocks(t):
         for b in range(block, batch, BLOCKS):

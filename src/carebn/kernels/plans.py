@@ -65,6 +65,18 @@ class StackLayer(NamedTuple):
     given: tuple[Tensor, Tensor] | None = None
 
 
+def is_precise(shift: Tensor, dtype: torch.dtype) -> bool:
+    """Whether z·scale + shift is (z − mean)·scale + offset but for rounding: shift holds mean·scale, which z·scale has
+    to cancel, and in this precision either is rounded by its size times eps. NaN is not."""
+    return bool(shift.detach().abs().max() <= 1e-3 / torch.finfo(dtype).eps)
+
+
+def is_moderate(weight: Tensor) -> bool:
+    """Whether products with spikes may be looked up. A table leaves out what is multiplied by zero, also NaN and
+    infinity; and a kernel's float32 holds 1/variance of a feature only as long as its square is a number."""
+    return float(torch.linalg.vector_norm(weight.detach())) < 1e4
+
+
 class Decision(NamedTuple):
     module: nn.Module
     path: str

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from carebn.kernels.entries import KERNELS
 from carebn.kernels.lanes import AT_ONCE, BITS, LANES, WIDEST
+from carebn.kernels.plans import is_moderate
 from carebn.kernels.pool import BLOCKS, NOT_BINARY
 
 
@@ -26,7 +27,7 @@ def _worth_looking_up(samples: int, inputs: int, outputs: int, dtype: torch.dtyp
 def spike_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, bool]:
     """x [M, K] · Wᵀ + bias, without a gradient; also whether it was found that all of x is 0 or 1."""
     (samples, inputs), outputs = x.shape, weight.shape[0]
-    if _worth_looking_up(samples, inputs, outputs, x.dtype):
+    if _worth_looking_up(samples, inputs, outputs, x.dtype) and is_moderate(weight):
         groups = -(-inputs // BITS)
         padded, columns, wide_rows = whole(groups, AT_ONCE), whole(outputs, LANES), BITS * groups + 1
         z = new(samples, columns)

@@ -7,12 +7,13 @@ a plain batch-norm map or none. Everything else runs layer by layer, with the sa
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from carebn.kernels import packed
 from carebn.kernels.entries import KERNELS
-from carebn.kernels.fused import apply, constants, first_derivative_only, neuron_fields, note_update
+from carebn.kernels.fused import apply, constants, neuron_fields, note_update, plain_gradient
 from carebn.kernels.lanes import AT_ONCE, BITS, LANES, WIDEST
 from carebn.kernels.plans import StackLayer
 from carebn.kernels.pool import BLOCKS, NOT_FINITE
@@ -31,6 +32,11 @@ class _Spikes(NamedTuple):
 def _room_for_spikes(rows: int, features: int) -> _Spikes:
     size = whole(-(-features // 8), packed.WORD)
     return _Spikes(new(rows, size, dtype=torch.uint8), features, size)
+
+
+def _unpacked(spikes: _Spikes) -> Tensor:
+    bits = np.unpackbits(spikes.bits.numpy(), axis=1, count=spikes.features, bitorder="little")
+    return torch.from_numpy(bits).to(SINGLE)
 
 
 def _encode(stimulation: Tensor, steps: int, threshold: float, subtract: float) -> _Spikes:
@@ -90,8 +96,8 @@ def _forward(layer: StackLayer, x: _Spikes, steps: int, batch: int, keep: bool) 
         sums=None if norm is None else new(2, BLOCKS, columns, dtype=torch.float64),
         finite=torch.ones(1, dtype=torch.int64, device="cpu"),
         rule=kind, momentum=momentum, limit=torch.finfo(SINGLE).max, statistics=statistics,
-        running_mean=None if norm is None else norm.running_mean,
-        running_var=None if norm is None else norm.running_var,
+        running_mean=None if rule is None else norm.running_mean,
+        running_var=None if rule is None else norm.running_var,
         error_mean=error_mean, error_var=error_var, updates=None if rule is None else norm.num_batches_tracked,
     )  # fmt: skip
     if noticed & NOT_FINITE:
@@ -126,6 +132,8 @@ def _backward(
         sums=new(2, BLOCKS, columns), path=new(2, columns), codes=new(code_rows, x.size * 8, dtype=torch.uint16),
         silence=new(max(x.size, columns)).zero_(),
     )  # fmt: skip
+    if not torch.isfinite(grad_vectors[1].sum()):  # silent inputs get 0·NaN, which no table has
+        grad_weight = grad_z[:, :outputs].t() @ _unpacked(x)
     return grad_z[:, :outputs], over_time[:, :outputs], grad_weight, grad_vectors
 
 
@@ -154,10 +162,9 @@ class _Stack(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        first_derivative_only()
         saved, (steps, batch) = ctx.saved_tensors, ctx.shape
         gradients: list[Tensor | None] = []
-        grad = grad[None]  # the same at every step
+        grad = plain_gradient(grad)[None]  # the same at every step
         over_time = grad
         for i in range(len(ctx.layers) - 1, -1, -1):
             layer, weight, norm_weight = ctx.layers[i], saved[2 * i], saved[2 * i + 1]
