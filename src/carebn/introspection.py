@@ -6,7 +6,7 @@ follows from it is up to whoever asks: ``carebn.router``, and all that takes mod
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,45 @@ _CALLING = ("__call__", "__getattr__", "__getattribute__")  # how a module is ca
 def known_code(cls: type, methods: Iterable[str], data: Iterable[str] = ()) -> dict[str, Any]:
     """The methods of a class as they are now, and attributes that it must not have: each object has its own."""
     return {name: getattr(cls, name, MISSING) for name in (*_CALLING, *methods)} | dict.fromkeys(data, MISSING)
+
+
+_code: dict[str, dict[type, dict[str, Any]]] = {}
+_found: dict[tuple[str, type], dict[str, Any] | None] = {}
+AnyClass = TypeVar("AnyClass", bound=type)
+
+
+def stands_for(role: str, methods: str, data: str = "") -> Callable[[AnyClass], AnyClass]:
+    """A compiled path takes the place of these methods of the class, and reads these of its attributes as plain data: a
+    class that defines one of them as a property is something else."""
+
+    def note(cls: AnyClass) -> AnyClass:
+        _code.setdefault(role, {})[cls] = known_code(cls, methods.split(), data.split())
+        return cls
+
+    return note
+
+
+stands_for("linear", "forward", "weight bias in_features out_features")(nn.Linear)
+
+
+def has_role(thing: Any, role: str) -> bool:
+    return any(cls in _code.get(role, {}) for cls in type(thing).__mro__)
+
+
+def changed(thing: Any, role: str) -> str:
+    """Why the code of this module (or surrogate) is not what ``stands_for`` noted for this role."""
+    kind = type(thing)
+    key = role, kind
+    if key not in _found:
+        known = _code.get(role, {})
+        stood_for = next((cls for cls in kind.__mro__ if cls in known), None)
+        # A norm is asked at every call; what others compute could be noted once, and change.
+        alike = stood_for is not None and (role == "norm" or not computes_attributes(kind, stood_for))
+        _found[key] = known[stood_for] if stood_for is not None and alike else None
+    code = _found[key]
+    if code is None:
+        return f"a {kind.__name__} is nothing that a compiled {role} is known for"
+    return other_code(thing, code)
 
 
 def other_code(thing: Any, known: dict[str, Any]) -> str:
@@ -162,3 +201,18 @@ def overlapping(written: tuple[Tensor, ...], read: tuple[Tensor, ...]) -> bool:
         if stop > end:
             end, mine = stop, is_written
     return False
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def keeps_precision(shift: Tensor, dtype: torch.dtype) -> bool:
+    """Whether z·scale + shift is (z − mean)·scale + offset but for rounding: shift holds mean·scale, which z·scale has
+    to cancel, and in this precision either is rounded by its size times eps. NaN is not."""
+    return bool(shift.detach().abs().max() <= 1e-3 / torch.finfo(dtype).eps)
+
+
+def is_moderate(weight: Tensor) -> bool:
+    """Whether products with spikes may be looked up. A table leaves out what is multiplied by zero, also NaN and
+    infinity; and a kernel's float32 holds 1/variance of a feature only as long as its square is a number."""
+    return float(torch.linalg.vector_norm(weight.detach())) < 1e4

@@ -15,78 +15,36 @@ the kernels take the place of. ``carebn.kernels.explain(network, obs)`` tells wh
 """
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from carebn.introspection import (
     PRECISIONS,
-    computes_attributes,
+    changed,
+    has_role,
     is_compiling,
-    known_code,
+    is_moderate,
+    keeps_precision,
     listeners,
     mode_of_torch,
     not_dense,
     not_numbers,
     not_numbers_in_memory,
-    other_code,
     overlapping,
 )
-from carebn.kernels import packed_lanes, scan
-from carebn.kernels.plans import (
-    LayerPlan,
-    MovingRule,
-    NeuronSpec,
-    StackLayer,
-    enabled,
-    is_moderate,
-    is_precise,
-    told,
-)
+from carebn.kernels import packed_simd, scan
+from carebn.kernels.plans import LayerPlan, MovingRule, NeuronSpec, StackLayer, enabled, told
 
 LEAST_DEVIATION = 4096  # times the precision: by less than that no kernel divides
 FEWEST_ROWS = 256  # time steps × batch below which the stack's tables cost more than they save
 
 # --- code and modes --------------------------------------------------------------------------------------------------
 
-_code: dict[str, dict[type, dict[str, Any]]] = {}
-_found: dict[tuple[str, type], dict[str, Any] | None] = {}
-
-AnyClass = TypeVar("AnyClass", bound=type)
-
-
-def stands_for(role: str, methods: str, data: str = "") -> Callable[[AnyClass], AnyClass]:
-    """The compiled paths take the place of these methods of the class, and read these of its attributes as plain data:
-    a class that defines one of them as a property is something else."""
-
-    def note(cls: AnyClass) -> AnyClass:
-        _code.setdefault(role, {})[cls] = known_code(cls, methods.split(), data.split())
-        return cls
-
-    return note
-
-
-stands_for("linear", "forward", "weight bias in_features out_features")(nn.Linear)
-
-
-def _changed(thing: Any, role: str) -> str:
-    """Why the code of this module (or surrogate) is not what the kernels were written for; empty if it is."""
-    kind = type(thing)
-    key = role, kind
-    if key not in _found:
-        known = _code.get(role, {})
-        stood_for = next((cls for cls in kind.__mro__ if cls in known), None)
-        # A norm is asked at every call; what others compute could be noted once, and change.
-        alike = stood_for is not None and (role == "norm" or not computes_attributes(kind, stood_for))
-        _found[key] = known[stood_for] if stood_for is not None and alike else None
-    code = _found[key]
-    return f"a {kind.__name__} is nothing that a compiled {role} is known for" if code is None else other_code(thing, code)
-
 
 def _exactly(module: nn.Module, role: str) -> str:
-    return _changed(module, role) or listeners(module)
+    return changed(module, role) or listeners(module)
 
 
 def _only_linear(module: nn.Module) -> str:
@@ -105,7 +63,7 @@ def why_not_here() -> str:
 
 
 def _spec(neuron: nn.Module) -> NeuronSpec | str:
-    reason = _exactly(neuron, "neuron") or _changed(neuron.surrogate, "surrogate")
+    reason = _exactly(neuron, "neuron") or changed(neuron.surrogate, "surrogate")
     if reason:
         return reason
     spec: NeuronSpec = neuron.kernel_spec()  # type: ignore[operator]  # every class of this role has it
@@ -125,15 +83,13 @@ def plan_neuron(neuron: nn.Module, x: Tensor) -> NeuronSpec | str:
 
 def _statistics(norm: Any, dtype: torch.dtype) -> str:
     """Why a kernel cannot read the norm's moving statistics."""
-    n = norm.num_features
-    return not_dense(norm.running_mean, "running_mean", dtype, n) or not_dense(
-        norm.running_var, "running_var", dtype, n
-    )
+    both, n = {"running_mean": norm.running_mean, "running_var": norm.running_var}, norm.num_features
+    return next(filter(None, (not_dense(t, name, dtype, n) for name, t in both.items())), "")
 
 
 def moving_rule(norm: Any, dtype: torch.dtype | None = None) -> MovingRule | None:
     """How a kernel may update the norm's moving statistics in place of its ``observe``; None: it may not."""
-    if why_not_here() or norm._recorder is not None or _changed(norm, "moving statistics"):
+    if why_not_here() or norm._recorder is not None or changed(norm, "moving statistics"):
         return None
     if not norm.track_running_stats or not norm.keeps_statistics():
         return None
@@ -169,15 +125,16 @@ def _norm_memory(norm: Any, dtype: torch.dtype) -> str:
 
 def _layer(layer: Any, dtype: torch.dtype, features: int) -> LayerPlan | str:
     """What does not depend on the input, but for its width."""
-    linear, norm, own_neuron = layer.linear, layer.norm, layer.neuron
-    reason = _only_linear(linear) or _exactly_none(norm)
-    if reason is None:
-        reason = _exactly(norm, "norm") or _norm_memory(norm, dtype) or not_numbers(eps=norm.eps)
+    linear, norm = layer.linear, layer.norm
+    normalised = not has_role(norm, "no norm")
+    reason = _only_linear(linear) or ("" if normalised else _exactly(norm, "no norm"))
+    if normalised:
+        reason = reason or _exactly(norm, "norm") or _norm_memory(norm, dtype) or not_numbers(eps=norm.eps)
         if not reason and not norm.eps >= (LEAST_DEVIATION * torch.finfo(dtype).eps) ** 2:
             reason = f"eps is {norm.eps}: a feature that hardly varies is multiplied by more than {dtype} is precise to"
     if reason:
         return reason
-    spec = _spec(own_neuron)
+    spec = _spec(layer.neuron)
     if isinstance(spec, str):
         return spec
     weight, bias = linear.weight, linear.bias
@@ -186,19 +143,9 @@ def _layer(layer: Any, dtype: torch.dtype, features: int) -> LayerPlan | str:
     reason = reason or ("" if bias is None else not_dense(bias, "the bias", dtype, outputs))
     if reason:
         return reason
-    normalised = not _is_none(norm)
     learning = normalised and norm.training
-    cancels = learning and not _changed(norm, "shift-equivariant norm")
+    cancels = learning and not changed(norm, "shift-equivariant norm")
     return LayerPlan(weight, bias, norm if normalised else None, learning, spec, cancels)
-
-
-def _is_none(norm: nn.Module) -> bool:
-    return any(cls in _code.get("no norm", {}) for cls in type(norm).__mro__)
-
-
-def _exactly_none(norm: nn.Module) -> str | None:
-    """None if it is a norm."""
-    return _exactly(norm, "no norm") if _is_none(norm) else None
 
 
 def moving_map(norm: Any) -> tuple[Tensor, Tensor]:
@@ -216,14 +163,14 @@ def _given(norm: Any, outputs: int, steps: int) -> tuple[Tensor, Tensor] | str:
         return str(error)
     if scale.shape != shift.shape or scale.shape not in ((1, outputs), (steps, outputs)):
         return f"the map of {type(norm).__name__} differs from step to step, or has another size"
-    if not is_precise(shift, shift.dtype):
+    if not keeps_precision(shift, shift.dtype):
         return f"the map of {type(norm).__name__} is not finite, or cancels what it multiplies"
     return scale, shift
 
 
 def plan_layer(layer: Any, x: Tensor, steps: int) -> LayerPlan | str:
     """A spiking layer by itself. Its own hooks do not matter: it has been called."""
-    reason = why_not_here() or not_numbers_in_memory(x) or _changed(layer, "layer")
+    reason = why_not_here() or not_numbers_in_memory(x) or changed(layer, "layer")
     plan = reason or _layer(layer, x.dtype, x.shape[-1])
     if not isinstance(plan, str) and plan.norm is not None and not plan.learning:
         given = _given(plan.norm, plan.weight.shape[0], steps)
@@ -241,7 +188,7 @@ def _stack_layer(layer: Any, stimulation: Tensor, features: int) -> StackLayer |
     spec, norm = plan.spec, plan.norm
     if spec.family != scan.LIF:
         return "the stack has LIF and CLIF neurons only"
-    if spec.surrogate not in (packed_lanes.RECTANGLE, packed_lanes.TRIANGLE):
+    if spec.surrogate not in (packed_simd.RECTANGLE, packed_simd.TRIANGLE):
         return "the stack has the surrogates rectangle and triangle only"
     if not spec.constants[0] > 0:
         return "the threshold is not above zero"
@@ -257,7 +204,7 @@ def _stack_layer(layer: Any, stimulation: Tensor, features: int) -> StackLayer |
             return "gradients through moving statistics"
         given = _given(norm, outputs, 1)
         return given if isinstance(given, str) else StackLayer(plan.weight, plan.bias, spec, given=given)
-    if not plain(norm):
+    if not is_plain_batch_norm(norm):
         return f"{type(norm).__name__} is not a plain batch norm"
     for name in ("weight", "bias"):
         reason = not_dense(getattr(norm, name), f"the norm's {name}", torch.float32, outputs)
@@ -280,7 +227,7 @@ def plan_stack(actor: Any, stimulation: Tensor) -> list[StackLayer] | str:
 
 def _stack(actor: Any, stimulation: Tensor) -> list[StackLayer] | str:
     encoder, decoder = actor.encoder, actor.decoder
-    reason = not_numbers_in_memory(stimulation) or _changed(encoder, "encoder") or _exactly(decoder, "decoder")
+    reason = not_numbers_in_memory(stimulation) or changed(encoder, "encoder") or _exactly(decoder, "decoder")
     if reason:
         return reason
     if stimulation.dtype != torch.float32:
@@ -318,7 +265,7 @@ def why_not_fields(encoder: Any, obs: Tensor) -> str:
     return (
         why_not_here()
         or not_numbers_in_memory(obs)
-        or _changed(encoder, "encoder")
+        or changed(encoder, "encoder")
         or ("" if obs.shape[-1] == size[0] else "the observation has another size")
         or not_dense(encoder.mean, "the encoder's mean", obs.dtype, *size)
         or not_dense(encoder.std, "the encoder's std", obs.dtype, *size)
@@ -340,7 +287,7 @@ def _acting(actor: Any) -> list[LayerPlan] | str:
     encoder, decoder, bounds = actor.encoder, actor.decoder, actor.bounds
     for module in actor.modules():
         reason = reason or listeners(module)
-    reason = reason or _changed(encoder, "encoder") or _changed(decoder, "decoder") or _changed(bounds, "bounds")
+    reason = reason or changed(encoder, "encoder") or changed(decoder, "decoder") or changed(bounds, "bounds")
     if reason:
         return reason
     single, outputs = torch.float32, decoder.outputs
@@ -349,18 +296,18 @@ def _acting(actor: Any) -> list[LayerPlan] | str:
     if not decoder.reads_counts:
         return f"the read-out {decoder.readout} needs every step's spikes"
     reason = not_numbers(threshold=encoder.threshold, subtract=encoder.subtract)
-    for name in ("mean", "std"):
-        reason = reason or not_dense(
-            getattr(encoder, name), f"the encoder's {name}", single, encoder.obs_dim, encoder.population
-        )
-    reason = reason or not_dense(decoder.weight, "the decoder's weight", single, outputs, decoder.population)
-    reason = reason or not_dense(decoder.bias, "the decoder's bias", single, outputs)
-    size = outputs * decoder.population, outputs
-    reason = reason or not_dense(decoder.belongs, "which population belongs to which output", single, *size)
+    fields, populations = (encoder.obs_dim, encoder.population), (outputs, decoder.population)
+    for name, tensor, shape in (
+        ("the encoder's mean", encoder.mean, fields),
+        ("the encoder's std", encoder.std, fields),
+        ("the decoder's weight", decoder.weight, populations),
+        ("the decoder's bias", decoder.bias, (outputs,)),
+        ("which population belongs to which output", decoder.belongs, (math.prod(populations), outputs)),
+        *((f"the bounds' {name}", getattr(bounds, name), (outputs,)) for name in ("middle", "reach", "low", "high")),
+    ):
+        reason = reason or not_dense(tensor, name, single, *shape)
     if not reason and not torch.equal(decoder.belongs, decoder.block_diagonal().to(single)):
         reason = "the decoder's populations are not its own"
-    for name in ("middle", "reach", "low", "high"):
-        reason = reason or not_dense(getattr(bounds, name), f"the bounds' {name}", single, outputs)
     if reason:
         return reason
     plans, features = [], encoder.obs_dim * encoder.population
@@ -371,7 +318,7 @@ def _acting(actor: Any) -> list[LayerPlan] | str:
         norm, features = plan.norm, plan.weight.shape[0]
         if norm is not None and norm.num_features != features:
             return f"the norm is for {norm.num_features} features, not {features}"
-        if norm is not None and plain(norm):
+        if norm is not None and is_plain_batch_norm(norm):
             reason = _statistics(norm, single)
             for name in ("weight", "bias"):
                 reason = reason or not_dense(getattr(norm, name), f"the norm's {name}", single, features)
@@ -389,10 +336,10 @@ def acting_roles(actor: Any) -> list[tuple[Any, str]]:
     first: dict[tuple[type, str], Any] = {}
     parts = [(actor, "actor"), (actor.encoder, "encoder"), (actor.decoder, "decoder"), (actor.bounds, "bounds")]
     for layer in actor.layers:
-        norm = "no norm" if _is_none(layer.norm) else "norm"
+        norm = "no norm" if has_role(layer.norm, "no norm") else "norm"
         parts += [(layer, "layer"), (layer.linear, "linear"), (layer.norm, norm), (layer.neuron, "neuron")]
         parts.append((layer.neuron.surrogate, "surrogate"))
-        if norm == "norm" and plain(layer.norm):
+        if norm == "norm" and is_plain_batch_norm(layer.norm):
             parts.append((layer.norm, "plain norm"))
     for module, role in parts:
         first.setdefault((type(module), role), module)
@@ -401,12 +348,12 @@ def acting_roles(actor: Any) -> list[tuple[Any, str]]:
 
 def any_changed(roles: list[tuple[Any, str]]) -> bool:
     """Whether the code of one of these is no longer what the kernels were written for."""
-    return any(_changed(module, role) for module, role in roles)
+    return any(changed(module, role) for module, role in roles)
 
 
-def plain(norm: Any) -> bool:
+def is_plain_batch_norm(norm: Any) -> bool:
     """Whether the norm's map is γ·(x − mean)/√(var + ε) + β with pooled statistics, and nothing more."""
-    return not _changed(norm, "plain norm") and norm.weight is not None and norm.bias is not None
+    return not changed(norm, "plain norm") and norm.weight is not None and norm.bias is not None
 
 
 # --- integrate-and-fire networks -------------------------------------------------------------------------------------
@@ -414,25 +361,24 @@ def plain(norm: Any) -> bool:
 
 def why_not_integrate(body: Any, x: Tensor, start: Tensor) -> str:
     """A body of integrate-and-fire layers under a constant input; empty if compiled."""
-    reason = why_not_here() or not_numbers_in_memory(x) or _changed(body, "integrate-and-fire body")
+    reason = why_not_here() or not_numbers_in_memory(x) or changed(body, "integrate-and-fire body")
     if reason:
         return reason
     features, neurons = x.shape[-1], 0
     for layer in body.layers:
-        reason = _changed(layer, "integrate-and-fire layer") or _only_linear(layer.linear)
+        reason = changed(layer, "integrate-and-fire layer") or _only_linear(layer.linear)
         if reason:
             return reason
         outputs = layer.linear.weight.shape[0]
-        if not is_moderate(layer.linear.weight):
-            return "a weight is NaN, infinite or enormous"
         reason = (
             not_dense(layer.linear.weight, "a weight", x.dtype, outputs, features)
             or not_dense(layer.linear.bias, "a bias", x.dtype, outputs)
             or not_dense(layer.threshold, "a threshold", x.dtype, outputs)
+            or ("" if is_moderate(layer.linear.weight) else "a weight is NaN, infinite or enormous")
         )
         if reason:
             return reason
         features, neurons = outputs, neurons + outputs
-    if x.ndim != 2 or start.shape != (len(x), neurons) or start.dtype != x.dtype or not start.is_cpu:
+    if x.ndim != 2 or start.shape != (len(x), neurons) or start.dtype != x.dtype or not start.is_cpu or start.is_neg():
         return "the potentials at the start have another shape or precision"
     return ""

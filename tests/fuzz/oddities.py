@@ -546,7 +546,9 @@ def _call(network: nn.Module, workshop: Workshop, part: str) -> None:
         return result * 0.75 if isinstance(self, (nn.Linear, Surrogate)) else result
 
     owner.__call__ = calling
-    workshop.undo.append((lambda: delattr(owner, "__call__")) if inherited else (lambda: setattr(owner, "__call__", call)))
+    workshop.undo.append(
+        (lambda: delattr(owner, "__call__")) if inherited else (lambda: setattr(owner, "__call__", call))
+    )
 
 
 def _setting(network: nn.Module, workshop: Workshop, what: str) -> None:
@@ -621,7 +623,8 @@ MEDDLES = (
 # does not use is not asked for.
 NOT_WHEN_FOLDED = (
     "hook", "watch", "global-hook", "instance", "subclass norm.moving_scale_shift", "subclass norm.scale_shift",
-    "subclass norm.check", "subclass neuron.check", "subclass encoder.forward", "obs-", "gradient-hook", "call", "setting",
+    "subclass norm.check", "subclass neuron.check", "subclass encoder.forward", "obs-", "gradient-hook", "call",
+    "setting",
 )  # fmt: skip
 
 _PARTS: dict[str, tuple[str, ...]] = {

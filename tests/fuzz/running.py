@@ -165,28 +165,54 @@ def _disturb(network: nn.Module, noise: float) -> None:
 
 
 class _Jitter(torch.autograd.Function):
+    """Off by a rounding; the gradient by a rounding of itself, and of the terms that made it, if they are known."""
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, size: float, generator: torch.Generator) -> Tensor:
-        ctx.size, ctx.generator = size, generator
+    def forward(ctx: Any, x: Tensor, size: float, generator: torch.Generator, terms: list[Tensor]) -> Tensor:
+        ctx.size, ctx.generator, ctx.terms = size, generator, terms
         return x * (1 + size * torch.randn(x.shape, generator=generator, dtype=torch.float64)).to(x.dtype)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
-        noise = torch.randn(grad.shape, generator=ctx.generator, dtype=torch.float64)
-        return grad * (1 + ctx.size * noise).to(grad.dtype), None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        noise = ctx.size * torch.randn(grad.shape, generator=ctx.generator, dtype=torch.float64)
+        for term in ctx.terms:
+            grad = grad + (noise * term.expand_as(grad)).to(grad.dtype)
+        return grad * (1 + noise.flip(0)).to(grad.dtype), None, None, None
 
 
 @contextmanager
 def _jittering(way: Way) -> Iterator[None]:
-    """Every number in the middle of the network off by about a rounding: what must cancel exactly no longer does."""
+    """Every number in the middle of the network off by about a rounding: what must cancel exactly no longer does.
+
+    The gradient that leaves a norm is a difference: what comes in, times scale, less its share in the statistics. It is
+    off by a rounding of those terms, however little is left of them.
+    """
     generator = torch.Generator().manual_seed(way.draw)
     fire, normalise = Neuron.forward, Norm.forward
 
     def firing(neuron: Neuron, x: Tensor) -> Tensor:
-        return fire(neuron, _Jitter.apply(x, way.jitter, generator) if x.is_floating_point() else x)
+        return fire(neuron, _Jitter.apply(x, way.jitter, generator, []) if x.is_floating_point() else x)
 
     def normalising(norm: Norm, x: Tensor) -> Tensor:
-        return normalise(norm, _Jitter.apply(x, way.jitter, generator) if x.is_floating_point() else x)
+        terms: list[Tensor] = []
+        scales: list[Tensor] = []
+        scale_offset, own = norm.scale_offset, norm.__dict__.get("scale_offset")
+
+        def noting(var: Tensor) -> tuple[Tensor, Tensor]:
+            scale, offset = scale_offset(var)
+            scales.append(norm._spread(scale.detach().abs(), x))
+            return scale, offset
+
+        norm.__dict__["scale_offset"] = noting
+        try:
+            y = normalise(norm, _Jitter.apply(x, way.jitter, generator, terms) if x.is_floating_point() else x)
+        finally:
+            del norm.__dict__["scale_offset"]
+            if own is not None:
+                norm.__dict__["scale_offset"] = own
+        if y.requires_grad and scales:
+            y.register_hook(lambda grad: terms.append(grad.detach().abs() * scales[-1]))
+        return y
 
     with mock.patch.object(Neuron, "forward", firing), mock.patch.object(Norm, "forward", normalising):
         yield

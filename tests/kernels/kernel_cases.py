@@ -100,7 +100,7 @@ def assert_same_run(actual, expected, rel=1e-10, skip=()):
         assert_near(actual[2][name].double(), value.double(), rel)
 
 
-# --- whole actors, on the path that the router chooses and on the pure one ---------------------------------------------
+# --- whole actors, on the path that the router chooses and on the pure one -------------------------------------------
 
 OBS = torch.randn(128, 4, generator=torch.Generator().manual_seed(1))
 

@@ -11,13 +11,21 @@ import threading
 import numpy as np
 import pytest
 import torch
-from kernel_cases import OBS, assert_acts_as_pure, assert_same, assert_trains_as_pure, kernels_called, make_actor, trained
+from kernel_cases import (
+    OBS,
+    assert_acts_as_pure,
+    assert_same,
+    assert_trains_as_pure,
+    kernels_called,
+    make_actor,
+    trained,
+)
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 
 from carebn import router
 from carebn.kernels import explain, pure
-from carebn.kernels.entries import KERNELS
+from carebn.kernels.catalogue import KERNELS
 from carebn.kernels.tables import KernelFault
 from carebn.network import SpikingActor, SpikingLayer, SpikingQNetwork
 from carebn.network.inference import FastActor

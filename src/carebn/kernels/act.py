@@ -10,14 +10,14 @@ import numpy as np
 import torch
 
 from carebn.kernels.jit import float32, int64, njit
-from carebn.kernels.lanes import dot
 from carebn.kernels.pool import BLOCKS, NOT_FINITE, array_at, my_blocks, my_part
 from carebn.kernels.scan import LIF, dn_potential, lif_potential
+from carebn.kernels.simd import dot
 from carebn.kernels.tables import INT, NUMBER, REAL, Array, Scratch, Table
 
 TANH, RAW = 0, 1
-LARGEST_SHIFT = 1e-3 / float(np.finfo(np.float32).eps)  # see ``plans.is_precise``
-NO_NORM, PLAIN_NORM, GIVEN_MAP = 0, 1, 2
+LARGEST_SHIFT = 1e-3 / float(np.finfo(np.float32).eps)  # see ``introspection.keeps_precision``
+NO_NORM, PLAIN_BATCH_NORM, GIVEN_MAP = 0, 1, 2
 
 # A table of its own for each layer; the whole actor's has their addresses.
 LAYER = Table(

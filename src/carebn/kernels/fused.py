@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from carebn.introspection import has_memory
-from carebn.kernels.entries import KERNELS
-from carebn.kernels.plans import LayerPlan, MovingRule, NeuronSpec, NotForKernelsError, is_precise
+from carebn.introspection import has_memory, keeps_precision
+from carebn.kernels.catalogue import KERNELS
+from carebn.kernels.plans import LayerPlan, MovingRule, NeuronSpec, NotForKernelsError
 from carebn.kernels.pool import BLOCKS
 from carebn.kernels.products import new, spike_product, weight_gradient
 
@@ -29,15 +29,10 @@ def apply(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
 
 def plain_gradient(grad: Tensor) -> Tensor:
     """What every backward pass begins with: the gradient as numbers in memory."""
-    if torch.is_grad_enabled():  # only if somebody wants to differentiate it again
+    if torch.is_grad_enabled() or not has_memory(grad):  # somebody wants to differentiate it again, or many at once
         raise RuntimeError(
-            "the compiled kernels give first derivatives only; for create_graph=True run the model inside "
-            "carebn.kernels.pure()"
-        )
-    if not has_memory(grad):
-        raise RuntimeError(
-            "the compiled kernels give one gradient at a time; for is_grads_batched=True run the model inside "
-            "carebn.kernels.pure()"
+            "the compiled kernels give first derivatives only, one at a time; for create_graph=True and "
+            "is_grads_batched=True run the model inside carebn.kernels.pure()"
         )
     return grad.resolve_neg()
 
@@ -168,7 +163,9 @@ class _BatchMap:
             self.scale, offset = norm.scale_offset(used_var)
             self.shift = offset - used_mean * self.scale
         fits = self.scale.shape == self.shift.shape and self.scale.shape in ((features,), (steps, features))
-        precise = fits and is_precise(self.shift, z.dtype) and var.detach().max() <= torch.finfo(z.dtype).max ** 0.75
+        precise = (
+            fits and keeps_precision(self.shift, z.dtype) and var.detach().max() <= torch.finfo(z.dtype).max ** 0.75
+        )
         if not precise and torch.isfinite(used_mean.detach() + used_var.detach()).all():
             raise NotForKernelsError  # also where the gradient of a variance, about its square's inverse, would vanish
         moving_mean = used_mean.detach() if bias is None else used_mean.detach() + bias
@@ -232,7 +229,7 @@ class _Layer(torch.autograd.Function):
             to_mean, to_var, to_parameters = ctx.map.gradients(to_scale, to_shift)
             constant = _as_rows((to_mean / ctx.map.count).to(z.dtype))
             slope = _as_rows((to_var * (2 / ctx.map.count)).to(z.dtype))
-            KERNELS["finish"](
+            KERNELS["norm_backward"](
                 z.dtype, **_scan_fields(z, scale, steps), k_steps=len(constant), center=center, constant=constant,
                 slope=slope, grad_y=grad_z,
             )  # fmt: skip
@@ -242,8 +239,8 @@ class _Layer(torch.autograd.Function):
         grad_x = (rows @ weight).view(z_steps, batch, -1) if wants_x else None
         # Every spike has derivative one with respect to the stimulation: summed over time first, multiplied once.
         grad_stimulation = over_time @ weight if wants_stimulation else None
-        all_numbers = math.isfinite(float(to_shift.sum()))  # else silent inputs get 0·NaN, which no table has
-        grad_weight = weight_gradient(rows, x, ctx.spikes and all_numbers) if wants_weight else None
+        spikes = ctx.spikes and math.isfinite(to_shift.sum())  # else silent inputs get 0·NaN, which no table has
+        grad_weight = weight_gradient(rows, x, spikes) if wants_weight else None
         maps = to_scale.to(z.dtype) if wants_scale else None, to_shift.to(z.dtype) if wants_shift else None
         return grad_x, grad_stimulation, grad_weight, to_bias, *maps, None, None, *to_parameters
 

@@ -35,7 +35,7 @@ class NeuronSpec(NamedTuple):
 
 
 class MovingRule(NamedTuple):
-    """How moving statistics follow, in the terms of ``vectors.update_moving``."""
+    """How moving statistics follow, in the terms of ``norm_statistics.update_moving``."""
 
     rule: int
     momentum: float
@@ -63,18 +63,6 @@ class StackLayer(NamedTuple):
     norm: Any = None  # in training
     rule: MovingRule | None = None  # of the moving statistics, in training; None: the norm's own ``observe``
     given: tuple[Tensor, Tensor] | None = None
-
-
-def is_precise(shift: Tensor, dtype: torch.dtype) -> bool:
-    """Whether z·scale + shift is (z − mean)·scale + offset but for rounding: shift holds mean·scale, which z·scale has
-    to cancel, and in this precision either is rounded by its size times eps. NaN is not."""
-    return bool(shift.detach().abs().max() <= 1e-3 / torch.finfo(dtype).eps)
-
-
-def is_moderate(weight: Tensor) -> bool:
-    """Whether products with spikes may be looked up. A table leaves out what is multiplied by zero, also NaN and
-    infinity; and a kernel's float32 holds 1/variance of a feature only as long as its square is a number."""
-    return float(torch.linalg.vector_norm(weight.detach())) < 1e4
 
 
 class Decision(NamedTuple):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from carebn.errors import unknown_name
-from carebn.router import stands_for
+from carebn.introspection import stands_for
 
 READOUTS = ("membrane", "rate", "max-membrane", "mean-membrane")
 SCALES = ("scaled", "torch")

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from carebn.introspection import has_hooks, not_dense
 from carebn.kernels import act
-from carebn.kernels.entries import KERNELS
+from carebn.kernels.catalogue import KERNELS
 from carebn.kernels.fused import constants, neuron_fields
 from carebn.kernels.plans import LayerPlan, NotForKernelsError
 from carebn.kernels.pool import NOT_FINITE
 from carebn.kernels.tables import Filled
 from carebn.norm import Norm
-from carebn.router import acting_roles, any_changed, moving_map, plain, plan_acting, why_not_here
+from carebn.router import acting_roles, any_changed, is_plain_batch_norm, moving_map, plan_acting, why_not_here
 
 SINGLE = torch.float32
 NOBODY = (0, 0, 0, 0)  # the header of a layer's table: threads look at the actor's
@@ -168,13 +168,13 @@ class _Plan:
 
 
 def _has_given_map(layer: LayerPlan) -> bool:
-    return layer.norm is not None and not plain(layer.norm)
+    return layer.norm is not None and not is_plain_batch_norm(layer.norm)
 
 
 def _layer_table(layer: LayerPlan, time_steps: int) -> Filled:
     norm = layer.norm
     maps: tuple[Tensor, ...] | tuple[None, None] = (None, None)
-    kind, steps = (act.NO_NORM if norm is None else act.PLAIN_NORM), 1
+    kind, steps = (act.NO_NORM if norm is None else act.PLAIN_BATCH_NORM), 1
     if _has_given_map(layer):
         with torch.no_grad():
             maps = moving_map(norm)
@@ -184,12 +184,13 @@ def _layer_table(layer: LayerPlan, time_steps: int) -> Filled:
         ):
             raise NotForKernelsError
         kind, steps = act.GIVEN_MAP, len(maps[0])
-    is_plain = kind == act.PLAIN_NORM
+    is_batch_norm = kind == act.PLAIN_BATCH_NORM
     fields = {
         "inputs": layer.weight.shape[1], "outputs": layer.weight.shape[0], "map": kind, "map_steps": steps,
-        "eps": norm.eps if is_plain else 0.0, "weight": layer.weight, "bias": layer.bias,
-        "norm_weight": norm.weight if is_plain else None, "norm_bias": norm.bias if is_plain else None,
-        "running_mean": norm.running_mean if is_plain else None, "running_var": norm.running_var if is_plain else None,
+        "eps": norm.eps if is_batch_norm else 0.0, "weight": layer.weight, "bias": layer.bias,
+        "norm_weight": norm.weight if is_batch_norm else None, "norm_bias": norm.bias if is_batch_norm else None,
+        "running_mean": norm.running_mean if is_batch_norm else None,
+        "running_var": norm.running_var if is_batch_norm else None,
         "scale": maps[0], "shift": maps[1],
     }  # fmt: skip
     return act.LAYER.fill(NOBODY, 1, SINGLE, {**fields, **neuron_fields(layer.spec, SINGLE)})
@@ -208,7 +209,7 @@ class FastActor:
     def __call__(self, obs: NDArray[Any]) -> NDArray[np.float32]:
         """Actions [B, A] for observations [B, obs]."""
         obs = np.asarray(obs, dtype=np.float32, order="C")
-        if not obs.flags.writeable:  # of which torch would warn
+        if not obs.flags.writeable or min(obs.strides, default=0) < 0:  # which torch does not take, even of one row
             obs = obs.copy()
         plan = self._plan
         if why_not_here():

@@ -7,10 +7,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from carebn.kernels.entries import KERNELS
+from carebn.introspection import stands_for
+from carebn.kernels.catalogue import KERNELS
 from carebn.kernels.integrate import LAYER
 from carebn.neuron.integrate_fire import integrate_and_fire
-from carebn.router import stands_for, why_not_integrate
+from carebn.router import why_not_integrate
 
 
 class Activity(NamedTuple):

@@ -16,9 +16,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from carebn.introspection import stands_for
 from carebn.kernels.fused import update_moving_
 from carebn.kernels.plans import MovingRule
-from carebn.router import moving_rule, stands_for
+from carebn.router import moving_rule
 
 
 class MomentRecorder:
