@@ -63,6 +63,15 @@ def changed(thing: Any, role: str) -> str:
     return other_code(thing, code)
 
 
+def code_of(thing: Any, role: str) -> list[tuple[type, str, Any]]:
+    """What ``changed`` looks at in the class of something that has this role, for ``same_code`` to look at again."""
+    return [(type(thing), name, function) for name, function in (_found[role, type(thing)] or {}).items()]
+
+
+def same_code(noted: Iterable[tuple[type, str, Any]]) -> bool:
+    return all(getattr(kind, name, MISSING) is function for kind, name, function in noted)
+
+
 def other_code(thing: Any, known: dict[str, Any]) -> str:
     """Why this object does something else than the known code."""
     kind, own = type(thing), thing.__dict__
@@ -114,18 +123,17 @@ _function_modes = _private(torch, "_C", "_len_torch_function_stack")
 _hooks_on_what_is_saved = _private(torch, "_C", "_autograd", "_top_saved_tensors_default_hooks")
 
 
-def has_hooks(own: dict[str, Any]) -> bool:
-    """Whether a module with these attributes calls anybody besides itself."""
-    return bool(
-        own["_forward_hooks"]
-        or own["_forward_pre_hooks"]
-        or own.get("_backward_hooks")
-        or own.get("_backward_pre_hooks")
-    )
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def hooks_of(module: nn.Module) -> tuple[Any, ...]:
+    """The dictionaries in which a module keeps whom it calls besides itself."""
+    own = module.__dict__
+    return tuple(own.get(name) for name in _HOOKS)
 
 
 def listeners(module: nn.Module) -> str:
-    return f"somebody listens to this {type(module).__name__}, by a hook" if has_hooks(module.__dict__) else ""
+    return f"somebody listens to this {type(module).__name__}, by a hook" if any(hooks_of(module)) else ""
 
 
 def is_compiling() -> str:

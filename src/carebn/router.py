@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from carebn.introspection import (
     PRECISIONS,
     changed,
+    code_of,
     has_role,
     is_compiling,
     is_moderate,
@@ -331,24 +332,16 @@ def _acting(actor: Any) -> list[LayerPlan] | str:
     return plans if features == outputs * decoder.population else "the last layer has another size than the decoder"
 
 
-def acting_roles(actor: Any) -> list[tuple[Any, str]]:
-    """Modules of each class in an actor that has been planned, with their roles."""
-    first: dict[tuple[type, str], Any] = {}
-    parts = [(actor, "actor"), (actor.encoder, "encoder"), (actor.decoder, "decoder"), (actor.bounds, "bounds")]
+def acting_code(actor: Any) -> list[tuple[type, str, Any]]:
+    """The code that the plan of an actor stands for, class by class; ``same_code`` tells whether it still is there."""
+    roles = [(actor, "actor"), (actor.encoder, "encoder"), (actor.decoder, "decoder"), (actor.bounds, "bounds")]
     for layer in actor.layers:
         norm = "no norm" if has_role(layer.norm, "no norm") else "norm"
-        parts += [(layer, "layer"), (layer.linear, "linear"), (layer.norm, norm), (layer.neuron, "neuron")]
-        parts.append((layer.neuron.surrogate, "surrogate"))
+        roles += [(layer, "layer"), (layer.linear, "linear"), (layer.norm, norm), (layer.neuron, "neuron")]
+        roles.append((layer.neuron.surrogate, "surrogate"))
         if norm == "norm" and is_plain_batch_norm(layer.norm):
-            parts.append((layer.norm, "plain norm"))
-    for module, role in parts:
-        first.setdefault((type(module), role), module)
-    return [(module, role) for (_, role), module in first.items()]
-
-
-def any_changed(roles: list[tuple[Any, str]]) -> bool:
-    """Whether the code of one of these is no longer what the kernels were written for."""
-    return any(changed(module, role) for module, role in roles)
+            roles.append((layer.norm, "plain norm"))
+    return list(dict.fromkeys(noted for thing, role in roles for noted in code_of(thing, role)))
 
 
 def is_plain_batch_norm(norm: Any) -> bool:

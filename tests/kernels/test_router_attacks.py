@@ -218,6 +218,21 @@ def test_populations_that_change_without_a_new_version(how):
     assert_acts_as_pure(actor, fast)
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_decoder_with_a_weight_that_is_no_number(number):
+    """The module multiplies it by zero for every output that it does not belong to."""
+    actor, fast = prepared()
+    with torch.no_grad():
+        actor.decoder.weight[0, 0] = number
+    assert_acts_as_pure(actor, fast)
+
+
+def test_bounds_with_a_noted_sign():
+    actor, fast = prepared()
+    actor.bounds._buffers["low"] = torch._neg_view(-actor.bounds.low)
+    assert_acts_as_pure(actor, fast)
+
+
 def test_bounds_that_need_a_gradient():
     actor = make_actor()
     for name in ("middle", "reach"):

@@ -1,5 +1,6 @@
 """Acting: an actor's actions for a few observations, from numpy to numpy, with moving statistics."""
 
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from carebn.introspection import has_hooks, not_dense
+from carebn.introspection import hooks_of, not_dense, same_code
 from carebn.kernels import act
 from carebn.kernels.catalogue import KERNELS
 from carebn.kernels.fused import constants, neuron_fields
@@ -19,7 +20,7 @@ from carebn.kernels.plans import LayerPlan, NotForKernelsError
 from carebn.kernels.pool import NOT_FINITE
 from carebn.kernels.tables import Filled
 from carebn.norm import Norm
-from carebn.router import acting_roles, any_changed, is_plain_batch_norm, moving_map, plan_acting, why_not_here
+from carebn.router import acting_code, is_plain_batch_norm, moving_map, plan_acting, why_not_here
 
 SINGLE = torch.float32
 NOBODY = (0, 0, 0, 0)  # the header of a layer's table: threads look at the actor's
@@ -64,7 +65,6 @@ class _Seen(NamedTuple):
             and all(map(is_, own.values(), self.values))
             and len(children) == len(self.children)
             and all(map(is_, children.values(), self.children))
-            and not has_hooks(own)
         )
 
 
@@ -105,7 +105,8 @@ class _Plan:
     def __init__(self, actor: Any, layers: list[LayerPlan]) -> None:
         encoder, decoder, bounds = actor.encoder, actor.decoder, actor.bounds
         self._seen = [_Seen.of(module) for module in actor.modules()]
-        self._roles = acting_roles(actor)
+        self._hooks = [hooks for module in actor.modules() for hooks in hooks_of(module)]
+        self._code = acting_code(actor)
         self._places = [
             _Place.of(held, name)
             for module in actor.modules()
@@ -143,7 +144,8 @@ class _Plan:
             and self._belongs.tobytes() == self._populations  # no version counts what changes through .data
             and all(type(surrogate) is kind for surrogate, kind in self._surrogates)
             and all(seen.same() for seen in self._seen)
-            and not any_changed(self._roles)
+            and not any(self._hooks)
+            and same_code(self._code)
         )
 
     def run(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -161,6 +163,8 @@ class _Plan:
         places = torch.tensor([table.address for table in tables], dtype=torch.int64, device="cpu")
         if KERNELS["act"](SINGLE, batch=len(obs), obs=x, tables=places, counts=counts, **self._fields) & NOT_FINITE:
             raise NotForKernelsError  # a norm's map: multiplied out it is another one then
+        if not math.isfinite(self._weight.sum()):  # the module makes 0·NaN of what belongs to other outputs
+            raise NotForKernelsError
         read = np.einsum("bop,op->bo", counts.numpy().reshape(-1, *self._weight.shape), self._weight)
         potential = read / self._steps + self._bias if self._rate else read + self._steps * self._bias
         action: NDArray[np.float32] = self._middle + self._reach * np.tanh(potential)
@@ -232,4 +236,4 @@ class FastActor:
         device = next(self.actor.parameters()).device
         with torch.no_grad(), moving_statistics(norms):
             action: Tensor = self.actor(torch.from_numpy(obs).to(device))
-            return action.cpu().numpy()
+            return action.cpu().resolve_neg().numpy()
