@@ -57,16 +57,6 @@ class _Seen(NamedTuple):
         own = vars(module)
         return cls(module, type(module), own, tuple(own.values()), tuple(own["_modules"].values()))
 
-    def same(self) -> bool:
-        own, children = self.own, self.own["_modules"]
-        return (
-            type(self.module) is self.kind
-            and len(own) == len(self.values)
-            and all(map(is_, own.values(), self.values))
-            and len(children) == len(self.children)
-            and all(map(is_, children.values(), self.children))
-        )
-
 
 class _Place(NamedTuple):
     """A tensor, and where and how it lay; or that there was none."""
@@ -84,19 +74,36 @@ class _Place(NamedTuple):
         address, shape = (0, None) if t is None else (t.data_ptr(), t.shape)
         return cls(held, name, t, type(t), address, shape)
 
-    def same(self) -> bool:
-        t = self.tensor
-        return self.held.get(self.name) is t and (
-            t is None
-            or (
-                t.data_ptr() == self.address
-                and t.shape == self.shape
-                and t.dtype is SINGLE
-                and t.is_contiguous()
-                and not t.is_neg()
-                and type(t) is self.kind
-            )
-        )
+
+def _same_memory(places: list[_Place]) -> bool:
+    """Written out, as the next one: asked at every action, and calls cost more than what they ask."""
+    for held, name, t, kind, address, shape in places:
+        if held.get(name) is not t:
+            return False
+        if t is not None and (
+            t.data_ptr() != address
+            or t.shape != shape
+            or t.dtype is not SINGLE
+            or not t.is_contiguous()
+            or t.is_neg()
+            or type(t) is not kind
+        ):
+            return False
+    return True
+
+
+def _same_modules(noted: list[_Seen]) -> bool:
+    for module, kind, own, values, children in noted:
+        now = own["_modules"]
+        if (
+            type(module) is not kind
+            or len(own) != len(values)
+            or not all(map(is_, own.values(), values))
+            or len(now) != len(children)
+            or not all(map(is_, now.values(), children))
+        ):
+            return False
+    return True
 
 
 class _Plan:
@@ -140,10 +147,10 @@ class _Plan:
     def holds(self) -> bool:
         """Whether the actor is still, in every part, what it was. Training changes numbers in place, which is none."""
         return (
-            all(place.same() for place in self._places)
+            _same_memory(self._places)
             and self._belongs.tobytes() == self._populations  # no version counts what changes through .data
             and all(type(surrogate) is kind for surrogate, kind in self._surrogates)
-            and all(seen.same() for seen in self._seen)
+            and _same_modules(self._seen)
             and not any(self._hooks)
             and same_code(self._code)
         )
