@@ -290,6 +290,7 @@ def _has_work(oddity: str, case: Case) -> bool:
         or ("norm.error_" in oddity and case.norm not in ("care", "ca"))
         or ("step_scale" in oddity and case.norm not in ("tebn", "tab"))
         or (" norm." in oddity and case.norm == "none")
+        or (oddity.startswith("obs-array") and (case.scenario != "act" or case.route == "predict"))
     )
 
 

@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules import module as global_hooks
 from torch.nn.utils import parametrizations, parametrize, prune
 
 from carebn.network import SpikingLayer
-from carebn.neuron import Neuron
+from carebn.neuron import Neuron, Surrogate
 from carebn.norm import Norm
 
 
@@ -27,6 +29,14 @@ class Workshop:
         self.heard: list[str] = []
         self.undo: list[Callable[[], None]] = []
         self.obs_changes: list[Callable[[Tensor], Tensor]] = []
+        self.array_changes: list[Callable[[NDArray[np.float32]], NDArray[Any]]] = []
+
+    def as_array(self, obs: Tensor) -> NDArray[Any]:
+        """The same observations as another kind of array."""
+        array: NDArray[Any] = obs.numpy()
+        for change in self.array_changes:
+            array = change(array)
+        return array
 
     def close(self) -> None:
         while self.undo:
@@ -108,6 +118,7 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "transposed": _transposed,
     "expanded": _expanded,
     "replaced": lambda t: t * 0.75 if t.is_floating_point() else t.clone(),
+    "negative": lambda t: torch._neg_view(-t) if t.is_floating_point() else t.clone(),
 }
 TYPES: dict[str, Callable[[Tensor], Tensor]] = {
     "half": lambda t: t.half() if t.is_floating_point() else t.int(),
@@ -287,6 +298,7 @@ ATTRIBUTES = (
     "neuron.current_decay=0.25", "neuron.theta_u=0.25", "encoder.threshold=0.5", "encoder.subtract=0.5",
     "encoder.coding=analogue", "decoder.readout=rate", "decoder.readout=max-membrane", "readout.kind=count",
     "norm.track_running_stats=0", "zscore.clip=0.5", "norm.training=0", "norm.training=1", "encoder.observation=raw",
+    "encoder.observation=tanh", "encoder.time_steps=1", "encoder.time_steps=3", "layer.time_steps=2", "norm.eps=1e-9",
 )  # fmt: skip
 
 # --- listeners -------------------------------------------------------------------------------------------------------
@@ -481,6 +493,80 @@ def _obs_shape(network: nn.Module, workshop: Workshop, what: str) -> None:
     workshop.obs_changes.append(changes[what])
 
 
+def _read_only(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    x = x.copy()
+    x.flags.writeable = False
+    return x
+
+
+ARRAYS: dict[str, Callable[[NDArray[np.float32]], NDArray[Any]]] = {
+    "read-only": _read_only,
+    "backwards": lambda x: x[::-1].copy()[::-1],
+    "byte-order": lambda x: x.astype(">f4"),
+    "wide": lambda x: x.astype(np.float64),
+    "objects": lambda x: x.astype(object),
+    "fortran": np.asfortranarray,
+}
+
+
+def _obs_array(network: nn.Module, workshop: Workshop, what: str) -> None:
+    """The numbers as they are, in an array that nobody expects; for acting, which takes arrays."""
+    workshop.array_changes.append(ARRAYS[what])
+
+
+# --- memory and code that change without a trace, and settings of torch ----------------------------------------------
+
+
+def _unnoticed(network: nn.Module, workshop: Workshop, path: str) -> None:
+    """Other numbers in the same memory, past torch's count of changes."""
+    for module, name in owners(network, path)[-1:]:
+        t = getattr(module, name)
+        if t.is_floating_point():
+            t.data.mul_(0.75)
+
+
+def _exchanged(network: nn.Module, workshop: Workshop, path: str) -> None:
+    """The same tensor with other memory."""
+    for module, name in owners(network, path)[-1:]:
+        t = getattr(module, name)
+        if t.is_floating_point() and t.is_leaf:
+            t.data = t.data * 0.75
+
+
+CALLED = {"linear": nn.Linear, "module": nn.Module, "surrogate": Surrogate, "neuron": Neuron, "norm": Norm}
+
+
+def _call(network: nn.Module, workshop: Workshop, part: str) -> None:
+    """Another way of calling, on a class that many inherit from."""
+    owner = CALLED[part]
+    inherited, call = "__call__" not in vars(owner), owner.__call__
+
+    def calling(self: Any, *args: Any, **options: Any) -> Any:
+        result = call(self, *args, **options)
+        return result * 0.75 if isinstance(self, (nn.Linear, Surrogate)) else result
+
+    owner.__call__ = calling
+    workshop.undo.append(
+        (lambda: delattr(owner, "__call__")) if inherited else (lambda: setattr(owner, "__call__", call))
+    )
+
+
+def _setting(network: nn.Module, workshop: Workshop, what: str) -> None:
+    if what == "deterministic":
+        torch.use_deterministic_algorithms(True)
+        workshop.undo.append(lambda: torch.use_deterministic_algorithms(False))
+    elif what == "flush":
+        torch.set_flush_denormal(True)
+        workshop.undo.append(lambda: torch.set_flush_denormal(False))
+    elif what == "wide-default":
+        torch.set_default_dtype(torch.float64)
+        workshop.undo.append(lambda: torch.set_default_dtype(torch.float32))
+    else:  # what is kept for the backward pass is kept by somebody else
+        hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: (t.clone(), t.dtype), lambda kept: kept[0])
+        hooks.__enter__()
+        workshop.undo.append(lambda: hooks.__exit__())
+
+
 OBS_VALUES = ("constant", "all-constant", "negative-zero", "denormal", "1e30", "1e38", "large-mean", "nan", "inf")
 OBS_SHAPES = ("fewer", "more", "no-batch", "one-row", "flat", "deeper", "expanded", "less-time")
 
@@ -516,6 +602,11 @@ FAMILIES: dict[str, tuple[Change, tuple[str, ...]]] = {
     "swapped": (_swapped, ("linear", "norm", "neuron")),
     "obs-value": (_obs_values, OBS_VALUES),
     "obs-shape": (_obs_shape, OBS_SHAPES),
+    "obs-array": (_obs_array, tuple(ARRAYS)),
+    "unnoticed": (_unnoticed, TENSORS),
+    "exchanged": (_exchanged, TENSORS),
+    "call": (_call, tuple(CALLED)),
+    "setting": (_setting, ("deterministic", "flush", "wide-default", "saved-tensors")),
 }
 # Beside every oddity: what may also happen between two calls.
 TO_DOUBLE, TO_SINGLE = "module-double network", "module-float network"
@@ -532,7 +623,8 @@ MEDDLES = (
 # does not use is not asked for.
 NOT_WHEN_FOLDED = (
     "hook", "watch", "global-hook", "instance", "subclass norm.moving_scale_shift", "subclass norm.scale_shift",
-    "subclass norm.check", "subclass neuron.check", "subclass encoder.forward", "obs-", "gradient-hook",
+    "subclass norm.check", "subclass neuron.check", "subclass encoder.forward", "obs-", "gradient-hook", "call",
+    "setting",
 )  # fmt: skip
 
 _PARTS: dict[str, tuple[str, ...]] = {

@@ -24,7 +24,7 @@ from carebn.deploy.runtime import DeployedPolicy, load
 from carebn.kernels import pure
 from carebn.network import Critic, PopulationEncoder, SpikingActor
 from carebn.network.inference import FastActor
-from carebn.neuron import Rectangle, Surrogate
+from carebn.neuron import Neuron, Rectangle, Surrogate
 from carebn.norm import Norm, recalibrate
 from carebn.training.config import TrainConfig
 from carebn.training.policy import Policy
@@ -93,6 +93,8 @@ class Way:
     compiled: bool
     wide: bool = False  # a float32 network in float64
     noise: float = 0.0  # relative, on every parameter
+    jitter: float = 0.0  # relative, on everything that goes into a norm or a neuron, and on every gradient out of one
+    draw: int = 0  # of the jitter
     recorder: Recorder | None = None
 
 
@@ -113,8 +115,9 @@ def run(case: Case, attempt: int, way: Way) -> Outcome:
                 _disturb(network, way.noise)
             path = pure() if not way.compiled else _in_another_order() if REHEARSAL else nullcontext()
             ears = way.recorder.listening() if way.recorder else nullcontext()
+            shaking = _jittering(way) if way.jitter else nullcontext()
             try:
-                with path, ears, _garbage_in_memory(case):
+                with path, shaking, ears, _garbage_in_memory(case):
                     SCENARIOS[case.scenario](case, attempt, way, network, workshop, outcome.values)
             except UnbuildableError:
                 raise
@@ -159,6 +162,60 @@ def _disturb(network: nn.Module, noise: float) -> None:
         if parameter.is_floating_point():
             factor = 1 + noise * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
             parameter.data = parameter * factor
+
+
+class _Jitter(torch.autograd.Function):
+    """Off by a rounding; the gradient by a rounding of itself, and of the terms that made it, if they are known."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, size: float, generator: torch.Generator, terms: list[Tensor]) -> Tensor:
+        ctx.size, ctx.generator, ctx.terms = size, generator, terms
+        return x * (1 + size * torch.randn(x.shape, generator=generator, dtype=torch.float64)).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        noise = ctx.size * torch.randn(grad.shape, generator=ctx.generator, dtype=torch.float64)
+        for term in ctx.terms:
+            grad = grad + (noise * term.expand_as(grad)).to(grad.dtype)
+        return grad * (1 + noise.flip(0)).to(grad.dtype), None, None, None
+
+
+@contextmanager
+def _jittering(way: Way) -> Iterator[None]:
+    """Every number in the middle of the network off by about a rounding: what must cancel exactly no longer does.
+
+    The gradient that leaves a norm is a difference: what comes in, times scale, less its share in the statistics. It is
+    off by a rounding of those terms, however little is left of them.
+    """
+    generator = torch.Generator().manual_seed(way.draw)
+    fire, normalise = Neuron.forward, Norm.forward
+
+    def firing(neuron: Neuron, x: Tensor) -> Tensor:
+        return fire(neuron, _Jitter.apply(x, way.jitter, generator, []) if x.is_floating_point() else x)
+
+    def normalising(norm: Norm, x: Tensor) -> Tensor:
+        terms: list[Tensor] = []
+        scales: list[Tensor] = []
+        scale_offset, own = norm.scale_offset, norm.__dict__.get("scale_offset")
+
+        def noting(var: Tensor) -> tuple[Tensor, Tensor]:
+            scale, offset = scale_offset(var)
+            scales.append(norm._spread(scale.detach().abs(), x))
+            return scale, offset
+
+        norm.__dict__["scale_offset"] = noting
+        try:
+            y = normalise(norm, _Jitter.apply(x, way.jitter, generator, terms) if x.is_floating_point() else x)
+        finally:
+            del norm.__dict__["scale_offset"]
+            if own is not None:
+                norm.__dict__["scale_offset"] = own
+        if y.requires_grad and scales:
+            y.register_hook(lambda grad: terms.append(grad.detach().abs() * scales[-1]))
+        return y
+
+    with mock.patch.object(Neuron, "forward", firing), mock.patch.object(Norm, "forward", normalising):
+        yield
 
 
 def _obs(case: Case, attempt: int, way: Way, workshop: Workshop, number: int) -> Tensor:
@@ -350,13 +407,15 @@ def _act(
         if route is None:
             for k, x in enumerate(rows):
                 torch.manual_seed(case.seed)
+                x = x.double() if way.wide else x
                 with torch.no_grad(), _moving_statistics(network, everything):
-                    action = network(x.double() if way.wide else x)
+                    alone = everything and x.ndim == 1  # predict takes one observation by itself
+                    action = network(x[None])[0] if alone else network(x)
                 values[f"action {number} {k}"] = action.float() if not way.wide else action
                 values[f"steadiness {number} {k}"] = torch.tensor(True)
         else:
             _fill_memory(case)
-            actions, steady = _all_at_once(route, [x.numpy() for x in rows], case)
+            actions, steady = _all_at_once(route, [workshop.as_array(x) for x in rows], case)
             for k, action in enumerate(actions):
                 values[f"action {number} {k}"] = torch.as_tensor(action).float()
                 values[f"steadiness {number} {k}"] = torch.tensor(steady[k])

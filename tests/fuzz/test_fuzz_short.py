@@ -83,3 +83,20 @@ def test_a_child_that_dies_is_reported_and_the_next_goes_on():
         assert crew.run(PLAIN).kind in (judging.AGREED, judging.REDRAWN)
     finally:
         crew.close()
+
+
+# Two samples and one step: a batch norm cancels every gradient, exactly on the pure path, to rounding in kernels.
+CANCELLING = Case(seed=218256, obs=1, actions=3, population=3, hidden=(2,), steps=1, batch=2, loss="sum")
+
+
+def test_what_cancels_is_rounding_and_a_fault_of_the_same_size_as_others_is_not(monkeypatch):
+    assert judging.judge(CANCELLING).kind == judging.AGREED
+
+    def slightly_wrong(case, attempt, way) -> Outcome:
+        outcome = run(case, attempt, way)
+        if way.compiled:
+            outcome.values["gradient 0 layers.0.norm.bias"] += 0.01  # where others are 1
+        return outcome
+
+    monkeypatch.setattr(judging, "run", slightly_wrong)
+    assert judging.judge(CANCELLING).kind == judging.FAILED

@@ -3,12 +3,14 @@
 import copy
 from contextlib import contextmanager, nullcontext
 
+import numpy as np
 import pytest
 import torch
 
 from carebn.kernels import pure
 from carebn.kernels.pool import Kernel
-from carebn.network import SpikingLayer
+from carebn.network import SpikingActor, SpikingLayer
+from carebn.network.inference import FastActor
 from carebn.neuron import NEURONS, SURROGATES
 from carebn.norm import NORMS
 
@@ -96,3 +98,56 @@ def assert_same_run(actual, expected, rel=1e-10, skip=()):
     assert actual[2].keys() == expected[2].keys()
     for name, value in expected[2].items():
         assert_near(actual[2][name].double(), value.double(), rel)
+
+
+# --- whole actors, on the path that the router chooses and on the pure one -------------------------------------------
+
+OBS = torch.randn(128, 4, generator=torch.Generator().manual_seed(1))
+
+
+def make_actor(seed=0, **options):
+    """Weights on a coarse grid, so that no product has rounding; statistics that are nobody's starting values."""
+    torch.manual_seed(seed)
+    actor = SpikingActor(4, 2, **{"hidden": (40, 24)} | options)
+    with torch.no_grad():
+        for layer in actor.layers:
+            layer.linear.weight.copy_((layer.linear.weight * 2**8).round() / 2**8)
+    with pure():
+        for i in range(3):
+            actor(torch.randn(64, 4, generator=torch.Generator().manual_seed(i)))
+    return actor
+
+
+def trained(network, obs=OBS):
+    """Action, gradients and state after one training step of a copy."""
+    network = copy.deepcopy(network)
+    action = network(obs)
+    parameters = [p for p in network.parameters() if p.requires_grad]
+    gradients = torch.autograd.grad(action.square().sum(), parameters, allow_unused=True)
+    return [action.detach(), *(g for g in gradients if g is not None), *network.state_dict().values()]
+
+
+def assert_same(ours, theirs):
+    """Up to rounding; a gradient that cancels to nothing is measured by what it cancels from."""
+    assert len(ours) == len(theirs)
+    finite = [t[torch.isfinite(t)] for t in theirs if t.is_floating_point()]
+    largest = max(t.abs().max().item() for t in finite if t.numel())
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5 * max(largest, 1.0), equal_nan=True)
+
+
+def assert_trains_as_pure(network, obs=OBS):
+    ours = trained(network, obs)
+    with pure():
+        theirs = trained(network, obs)
+    assert_same(ours, theirs)
+
+
+def assert_acts_as_pure(network, fast=None):
+    obs = OBS[:40].numpy()
+    fast = fast or FastActor(network)
+    ours = fast(obs)
+    with pure(), torch.no_grad():
+        theirs = copy.deepcopy(network).eval()(OBS[:40]).numpy()
+    odd = (~np.isclose(ours, theirs, rtol=1e-4, atol=1e-4, equal_nan=True)).any(1).sum()
+    assert odd <= 1  # one potential may lie within rounding of its threshold

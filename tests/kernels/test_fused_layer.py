@@ -327,8 +327,8 @@ def test_no_gradient_wanted():
 @pytest.mark.parametrize(
     ("norm", "kernels"),
     [
-        ("care", ["moments", "update_moving", "fire", "fire_backward", "finish"]),
-        ("tdbn", ["moments", "fire", "fire_backward", "finish"]),
+        ("care", ["moments", "update_moving", "fire", "fire_backward", "norm_backward"]),
+        ("tdbn", ["moments", "fire", "fire_backward", "norm_backward"]),
         ("none", ["fire", "fire_backward"]),
     ],
 )

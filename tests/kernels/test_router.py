@@ -11,69 +11,26 @@ import threading
 import numpy as np
 import pytest
 import torch
-from kernel_cases import kernels_called
+from kernel_cases import (
+    OBS,
+    assert_acts_as_pure,
+    assert_same,
+    assert_trains_as_pure,
+    kernels_called,
+    make_actor,
+    trained,
+)
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 
 from carebn import router
 from carebn.kernels import explain, pure
-from carebn.kernels.entries import KERNELS
+from carebn.kernels.catalogue import KERNELS
 from carebn.kernels.tables import KernelFault
 from carebn.network import SpikingActor, SpikingLayer, SpikingQNetwork
 from carebn.network.inference import FastActor
 from carebn.neuron import CLIF, make_neuron
 from carebn.norm import BN, CaReBN
-
-OBS = torch.randn(128, 4, generator=torch.Generator().manual_seed(1))
-
-
-def make_actor(seed=0, **options):
-    """Weights on a coarse grid, so that no product has rounding; statistics that are nobody's starting values."""
-    torch.manual_seed(seed)
-    actor = SpikingActor(4, 2, **{"hidden": (40, 24)} | options)
-    with torch.no_grad():
-        for layer in actor.layers:
-            layer.linear.weight.copy_((layer.linear.weight * 2**8).round() / 2**8)
-    with pure():
-        for i in range(3):
-            actor(torch.randn(64, 4, generator=torch.Generator().manual_seed(i)))
-    return actor
-
-
-def trained(network, obs=OBS):
-    """Action, gradients and state after one training step of a copy."""
-    network = copy.deepcopy(network)
-    action = network(obs)
-    parameters = [p for p in network.parameters() if p.requires_grad]
-    gradients = torch.autograd.grad(action.square().sum(), parameters, allow_unused=True)
-    return [action.detach(), *(g for g in gradients if g is not None), *network.state_dict().values()]
-
-
-def assert_same(ours, theirs):
-    """Up to rounding; a gradient that cancels to nothing is measured by what it cancels from."""
-    assert len(ours) == len(theirs)
-    finite = [t[torch.isfinite(t)] for t in theirs if t.is_floating_point()]
-    largest = max(t.abs().max().item() for t in finite if t.numel())
-    for a, b in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5 * max(largest, 1.0), equal_nan=True)
-
-
-def assert_trains_as_pure(network, obs=OBS):
-    ours = trained(network, obs)
-    with pure():
-        theirs = trained(network, obs)
-    assert_same(ours, theirs)
-
-
-def assert_acts_as_pure(network, fast=None):
-    obs = OBS[:40].numpy()
-    fast = fast or FastActor(network)
-    ours = fast(obs)
-    with pure(), torch.no_grad():
-        theirs = copy.deepcopy(network).eval()(OBS[:40]).numpy()
-    odd = (~np.isclose(ours, theirs, rtol=1e-4, atol=1e-4, equal_nan=True)).any(1).sum()
-    assert odd <= 1  # one potential may lie within rounding of its threshold
-
 
 # --- tensors that are not dense --------------------------------------------------------------------------------------
 
@@ -701,6 +658,6 @@ def test_every_decision_is_in_one_file():
     source = Path(router.__file__).parent
     for path in source.rglob("*.py"):
         text = path.read_text()
-        if path.name != "router.py" and "deploy" not in path.parts:
+        if path.name not in ("router.py", "introspection.py") and "deploy" not in path.parts:
             for word in ("_forward_hooks", "is_autocast_enabled", "maybe_current_level", "_C._functorch"):
-                assert word not in text or path.name == "inference.py", (path, word)
+                assert word not in text, (path, word)

@@ -227,5 +227,5 @@ def test_the_map_of_moving_statistics_is_the_normalisers_own():
         spikes = stack._encode(stimulation, 5, 0.999, 1.0)
         _, memory = stack._forward(layer, spikes, 5, 100, keep=True)
         scale, shift = network.layers[0].norm.moving_scale_shift()
-    assert torch.equal(memory.vectors[0, :100], scale)
-    assert torch.equal(memory.vectors[1, :100], shift)
+    assert torch.equal(memory.maps[0, :100], scale)
+    assert torch.equal(memory.maps[1, :100], shift)

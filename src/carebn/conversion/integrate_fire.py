@@ -7,9 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from carebn.kernels.entries import KERNELS
+from carebn.introspection import stands_for
+from carebn.kernels.catalogue import KERNELS
 from carebn.kernels.integrate import LAYER
-from carebn.router import stands_for, why_not_integrate
+from carebn.router import why_not_integrate
 
 
 def integrate_and_fire(current: Tensor, v: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor]:

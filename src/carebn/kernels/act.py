@@ -10,13 +10,14 @@ import numpy as np
 import torch
 
 from carebn.kernels.jit import float32, int64, njit
-from carebn.kernels.lanes import dot
 from carebn.kernels.pool import BLOCKS, NOT_FINITE, array_at, my_blocks, my_part
 from carebn.kernels.scan import LIF, dn_potential, lif_potential
+from carebn.kernels.simd import dot
 from carebn.kernels.tables import INT, NUMBER, REAL, Array, Scratch, Table
 
 TANH, RAW = 0, 1
-NO_NORM, PLAIN_NORM, GIVEN_MAP = 0, 1, 2
+LARGEST_SHIFT = 1e-3 / float(np.finfo(np.float32).eps)  # see ``introspection.keeps_precision``
+NO_NORM, PLAIN_BATCH_NORM, GIVEN_MAP = 0, 1, 2
 
 # A table of its own for each layer; the whole actor's has their addresses.
 LAYER = Table(
@@ -119,7 +120,7 @@ def act(t: Any, one: Any) -> int:
         _scale_shift(layer, maps[k, 0], maps[k, 1], one)
         for step in range(layer.map_steps):
             for f in range(layer.outputs):
-                if not (np.isfinite(maps[k, 0, step, f]) and np.isfinite(maps[k, 1, step, f])):
+                if not (np.isfinite(maps[k, 0, step, f]) and abs(maps[k, 1, step, f]) <= LARGEST_SHIFT):
                     noticed = NOT_FINITE
     for block in my_blocks(t):
         for b in range(block, batch, BLOCKS):

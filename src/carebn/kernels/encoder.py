@@ -37,10 +37,7 @@ def _opened(t: Any, one: Any) -> Any:
 def _spread(s: Any, population: int, out: Any) -> None:
     """Each value beside every member of its population."""
     for i in range(s.size):
-        value = s[i]
-        members = out[i * population : (i + 1) * population]
-        for j in range(members.size):
-            members[j] = value
+        out[i * population : (i + 1) * population] = s[i]
 
 
 @njit
@@ -81,13 +78,11 @@ def field_gradients(t: Any, one: Any) -> int:
     grad = array_at(t.grad, (t.batch, features), one)
     sums = array_at(t.sums, (2, BLOCKS, features), one)
     for block in my_blocks(t):
+        sums[:, block] = 0
         to_mean, to_std = sums[0, block], sums[1, block]
-        to_mean[:] = 0
-        to_std[:] = 0
         for b in rows_of(block, t.batch):
             _spread(s[b], t.population, spread)
             _field_gradient_row(spread, mean, precision, a[b], grad[b], to_mean, to_std)
         for f in range(features):
-            to_mean[f] *= precision[f]
-            to_std[f] *= precision[f]
+            sums[:, block, f] *= precision[f]
     return 0

@@ -7,13 +7,15 @@
 ``stack`` does all layers of an actor at once, where it can. Each has a pure-torch twin with the same result.
 """
 
+import math
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from carebn.kernels.entries import KERNELS
+from carebn.introspection import has_memory, keeps_precision
+from carebn.kernels.catalogue import KERNELS
 from carebn.kernels.plans import LayerPlan, MovingRule, NeuronSpec, NotForKernelsError
 from carebn.kernels.pool import BLOCKS
 from carebn.kernels.products import new, spike_product, weight_gradient
@@ -25,13 +27,14 @@ def apply(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
     return result
 
 
-def first_derivative_only() -> None:
-    """Called by every backward pass: grad mode is on there only if somebody wants to differentiate it again."""
-    if torch.is_grad_enabled():
+def plain_gradient(grad: Tensor) -> Tensor:
+    """What every backward pass begins with: the gradient as numbers in memory."""
+    if torch.is_grad_enabled() or not has_memory(grad):  # somebody wants to differentiate it again, or many at once
         raise RuntimeError(
-            "the compiled kernels give first derivatives only; for create_graph=True run the model inside "
-            "carebn.kernels.pure()"
+            "the compiled kernels give first derivatives only, one at a time; for create_graph=True and "
+            "is_grads_batched=True run the model inside carebn.kernels.pure()"
         )
+    return grad.resolve_neg()
 
 
 @lru_cache
@@ -100,7 +103,7 @@ class _Fire(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        first_derivative_only()
+        grad = plain_gradient(grad)
         z, one = ctx.saved_tensors
         zero = torch.zeros_like(one)
         grad_y, _, _ = _scan_backward(z, one, zero, zero, grad, ctx.spec)
@@ -160,9 +163,11 @@ class _BatchMap:
             self.scale, offset = norm.scale_offset(used_var)
             self.shift = offset - used_mean * self.scale
         fits = self.scale.shape == self.shift.shape and self.scale.shape in ((features,), (steps, features))
-        finite = fits and torch.isfinite(self.scale.detach().sum() + self.shift.detach().sum())
-        if not finite and torch.isfinite(used_mean.detach() + used_var.detach()).all():
-            raise NotForKernelsError
+        precise = (
+            fits and keeps_precision(self.shift, z.dtype) and var.detach().max() <= torch.finfo(z.dtype).max ** 0.75
+        )
+        if not precise and torch.isfinite(used_mean.detach() + used_var.detach()).all():
+            raise NotForKernelsError  # also where the gradient of a variance, about its square's inverse, would vanish
         moving_mean = used_mean.detach() if bias is None else used_mean.detach() + bias
         norm.observe(moving_mean, used_var.detach(), batch, steps * batch)
         self.count = batch if norm.per_step else steps * batch
@@ -206,7 +211,7 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        first_derivative_only()
+        grad = plain_gradient(grad)
         x, z, weight, scale, shift = ctx.saved_tensors
         steps, (z_steps, batch, features) = grad.shape[0], z.shape
         wants_x, wants_stimulation, wants_weight, wants_bias, wants_scale, wants_shift = ctx.needs_input_grad[:6]
@@ -224,7 +229,7 @@ class _Layer(torch.autograd.Function):
             to_mean, to_var, to_parameters = ctx.map.gradients(to_scale, to_shift)
             constant = _as_rows((to_mean / ctx.map.count).to(z.dtype))
             slope = _as_rows((to_var * (2 / ctx.map.count)).to(z.dtype))
-            KERNELS["finish"](
+            KERNELS["norm_backward"](
                 z.dtype, **_scan_fields(z, scale, steps), k_steps=len(constant), center=center, constant=constant,
                 slope=slope, grad_y=grad_z,
             )  # fmt: skip
@@ -234,7 +239,8 @@ class _Layer(torch.autograd.Function):
         grad_x = (rows @ weight).view(z_steps, batch, -1) if wants_x else None
         # Every spike has derivative one with respect to the stimulation: summed over time first, multiplied once.
         grad_stimulation = over_time @ weight if wants_stimulation else None
-        grad_weight = weight_gradient(rows, x, ctx.spikes) if wants_weight else None
+        spikes = ctx.spikes and math.isfinite(to_shift.sum())  # else silent inputs get 0·NaN, which no table has
+        grad_weight = weight_gradient(rows, x, spikes) if wants_weight else None
         maps = to_scale.to(z.dtype) if wants_scale else None, to_shift.to(z.dtype) if wants_shift else None
         return grad_x, grad_stimulation, grad_weight, to_bias, *maps, None, None, *to_parameters
 
@@ -265,7 +271,7 @@ class _ReceptiveFields(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
-        first_derivative_only()
+        grad = plain_gradient(grad)
         s, mean, std, a = ctx.saved_tensors
         sums = new(2, BLOCKS, mean.numel(), dtype=s.dtype)
         KERNELS["field_gradients"](s.dtype, **_field_sizes(s, mean, std), a=a, grad=grad.contiguous(), sums=sums)

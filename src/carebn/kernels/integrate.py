@@ -31,8 +31,7 @@ NETWORK = Table(
 @njit
 def _drive(inputs: int, x: Any, weight: Any, bias: Any, current: Any) -> None:
     """The constant current of the first layer: bias + x·W."""
-    for f in range(bias.size):
-        current[f] = bias[f]
+    current[: bias.size] = bias
     for i in range(inputs):
         row = weight[i]
         for f in range(bias.size):
@@ -42,8 +41,7 @@ def _drive(inputs: int, x: Any, weight: Any, bias: Any, current: Any) -> None:
 @njit
 def _receive(fired: Any, count: int, weight: Any, bias: Any, current: Any) -> None:
     """The current of a later layer: bias + the rows of the neurons that fired."""
-    for f in range(bias.size):
-        current[f] = bias[f]
+    current[: bias.size] = bias
     for n in range(count):
         row = weight[fired[n]]
         for f in range(bias.size):

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 from carebn.kernels.jit import int32, int64, njit, uint16
-from carebn.kernels.lanes import (
+from carebn.kernels.pool import BLOCKS, NOT_BINARY, array_at, my_blocks, my_part, my_share, rows_of, wait_for_all
+from carebn.kernels.simd import (
     AT_ONCE,
     BITS,
     ENTRIES,
@@ -29,7 +30,6 @@ from carebn.kernels.lanes import (
     fill_table,
     write_codes,
 )
-from carebn.kernels.pool import BLOCKS, NOT_BINARY, array_at, my_blocks, my_part, my_share, rows_of, wait_for_all
 from carebn.kernels.tables import INT, REAL, Array, Scratch, Table
 
 TILE = 16  # rows and columns that are transposed together
@@ -78,11 +78,8 @@ def _weights_by_input(weight: Any, wide: Any, mine: Any) -> None:
     outputs, inputs = weight.shape
     there = max(min(mine.stop, inputs), mine.start)
     transpose(weight[:, mine.start : there], wide[mine.start : there])
-    for k in range(mine.start, there):
-        for n in range(outputs, wide.shape[1]):
-            wide[k, n] = 0
-    for k in range(there, mine.stop):
-        wide[k] = 0
+    wide[mine.start : there, outputs:] = 0
+    wide[there : mine.stop] = 0
 
 
 @njit

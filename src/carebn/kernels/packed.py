@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from carebn.kernels import packed_lanes, vectors
+from carebn.kernels import norm_statistics, packed_simd
 from carebn.kernels.jit import float64, int64, njit
-from carebn.kernels.lanes import AT_ONCE, BITS, BYTES, ENTRIES, LANES, ROW, TABLES, WIDEST, fill_table
 from carebn.kernels.lookup import gradient_of_slab, slab_of, transpose
 from carebn.kernels.pool import (
     BLOCKS,
@@ -30,6 +29,7 @@ from carebn.kernels.pool import (
     rows_of,
     wait_for_all,
 )
+from carebn.kernels.simd import AT_ONCE, BITS, BYTES, ENTRIES, LANES, ROW, TABLES, WIDEST, fill_table
 from carebn.kernels.tables import INT, NUMBER, REAL, Array, Scratch, Table
 
 WORD = 4  # bytes of spikes that one pass of the look-up takes in
@@ -49,10 +49,10 @@ LAYER = Table(
     x=Array(torch.uint8, "steps * batch, x_size"), weight=Array(REAL, "features, inputs"),
     bias=Array(REAL, "features", optional=True),
     z=Array(REAL, "room"), spikes=Array(torch.uint8, "steps * batch, out_size"),
-    neuron=Array(REAL, "4"), vectors=Array(REAL, "3, columns"),
+    neuron=Array(REAL, "4"), maps=Array(REAL, "3, columns"),
     eps=NUMBER, norm_weight=Array(REAL, "features", optional=True), norm_bias=Array(REAL, "features", optional=True),
     sums=Array(torch.float64, f"2, {BLOCKS}, columns", optional=True), finite=Array(torch.int64, "1"),
-    **vectors.MOVING,
+    **norm_statistics.MOVING,
     tables=Scratch(REAL, str(TABLES)), wide=Scratch(REAL, f"x_size * 8, {WIDEST * LANES}"),
     start=Scratch(REAL, str(WIDEST * LANES)),
 )  # fmt: skip
@@ -60,11 +60,11 @@ LAYER_BACKWARD = Table(
     steps=INT, batch=INT, inputs=INT, features=INT, columns=INT, count=INT, x_size=INT, slabs=INT, surrogate=INT,
     code_rows=INT, g_steps=INT,
     x=Array(torch.uint8, "steps * batch, x_size"), z=Array(REAL, "steps * batch * columns"),
-    vectors=Array(REAL, "3, columns"), neuron=Array(REAL, "4"),
+    maps=Array(REAL, "3, columns"), neuron=Array(REAL, "4"),
     grad=Array(REAL, "g_steps, batch, columns"),  # of the spikes; one step if it is the same at all
     eps=NUMBER, norm_weight=Array(REAL, "features", optional=True), var=Array(torch.float64, "columns"),
     grad_z=Array(REAL, "steps * batch, columns"), over_time=Array(REAL, "batch, columns"),
-    grad_weight=Array(REAL, "features, inputs"), grad_vectors=Array(REAL, "2, features"),
+    grad_weight=Array(REAL, "features, inputs"), grad_map=Array(REAL, "2, features"),
     sums=Array(REAL, f"2, {BLOCKS}, columns"), path=Array(REAL, "2, columns"),
     codes=Array(torch.uint16, "code_rows, x_size * 8"),
     silence=Array(REAL, "max(x_size, columns)"),  # zeros, in place of samples that are not there
@@ -85,7 +85,7 @@ def encode(t: Any, one: Any) -> int:
     for block in my_blocks(t):
         for b in rows_of(block, batch):
             row[:features] = a[b]
-            packed_lanes.encode(row.ctypes.data, t.spikes + b * size, batch * size, steps, t.constants, whole)
+            packed_simd.encode(row.ctypes.data, t.spikes + b * size, batch * size, steps, t.constants, whole)
             spikes[:, b, whole * BYTES :] = 0
     return 0
 
@@ -96,7 +96,7 @@ def count(t: Any, one: Any) -> int:
     batch, size = t.batch, t.size
     for block in my_blocks(t):
         for b in rows_of(block, batch):
-            packed_lanes.count_spikes(
+            packed_simd.count_spikes(
                 t.spikes + b * size, batch * size, t.steps, t.counts + b * t.columns * 4, t.columns // LANES
             )
     return 0
@@ -114,8 +114,8 @@ def layer(t: Any, one: Any) -> int:
     columns = t.columns
     whole = columns // LANES
     weight = array_at(t.weight, (outputs, inputs), one)
-    maps = array_at(t.vectors, (3, columns), one)
-    scale_, shift_, center_ = t.vectors, t.vectors + columns * 4, t.vectors + 2 * columns * 4
+    maps = array_at(t.maps, (3, columns), one)
+    scale_, shift_, center_ = t.maps, t.maps + columns * 4, t.maps + 2 * columns * 4
     finite = array_at(t.finite, (1,), int64(0))
     tables = my_part(t, t.tables, TABLES * 4)
     wide = my_part(t, t.wide, x_size * 8 * WIDEST * ROW)
@@ -142,7 +142,7 @@ def layer(t: Any, one: Any) -> int:
                     first, first + width * ROW, first + 2 * width * ROW, first + 3 * width * ROW, width,
                 )  # fmt: skip
             source, step = (start.ctypes.data, 0) if p == 0 else (slab_, width * ROW)
-            packed_lanes.add_looked_up(width, slab_, source, step, t.x + p * WORD, x_size, tables, rows)
+            packed_simd.add_looked_up(width, slab_, source, step, t.x + p * WORD, x_size, tables, rows)
 
         # scale and shift
         if normalised:
@@ -152,19 +152,19 @@ def layer(t: Any, one: Any) -> int:
                 for b in range(BLOCKS):
                     mine = rows_of(b, batch)
                     for step in range(steps):
-                        packed_lanes.add_moments(
+                        packed_simd.add_moments(
                             slab_ + (step * batch + mine.start) * width * ROW + v * ROW, width * ROW, len(mine),
                             center_ + (v0 + v) * ROW,
                             t.sums + (b * columns + n0 + v * LANES) * 8,
                             t.sums + ((BLOCKS + b) * columns + n0 + v * LANES) * 8,
                         )  # fmt: skip
-            if not vectors.statistics_and_map(t, n0, n1, one):
+            if not norm_statistics.statistics_and_map(t, n0, n1, one):
                 finite[0] = 0
             maps[:, n1:end] = 0
 
         # neurons
         for v in range(width):
-            packed_lanes.fire(
+            packed_simd.fire(
                 slab_ + v * ROW, width * ROW, steps, batch, scale_ + (v0 + v) * ROW, shift_ + (v0 + v) * ROW,
                 t.neuron, t.spikes + (v0 + v) * BYTES, t.out_size,
             )  # fmt: skip
@@ -175,7 +175,7 @@ def layer(t: Any, one: Any) -> int:
         if finite[0] == 0:
             return NOT_FINITE
         if i_am_first(t):
-            vectors.update_moving(t, one)
+            norm_statistics.update_moving(t, one)
     return 0
 
 
@@ -184,7 +184,7 @@ def layer_backward(t: Any, one: Any) -> int:
     """From the gradient of the spikes to that of the products grad_z, its sum over time, and the weights' gradient."""
     steps, batch, inputs, outputs, columns, x_size = t.steps, t.batch, t.inputs, t.features, t.columns, t.x_size
     rows = steps * batch
-    scale_, shift_, center_ = t.vectors, t.vectors + columns * 4, t.vectors + 2 * columns * 4
+    scale_, shift_, center_ = t.maps, t.maps + columns * 4, t.maps + 2 * columns * 4
     constant_, slope_ = t.path, t.path + columns * 4
     grad_time = batch * columns * 4 if t.g_steps > 1 else 0
     result = array_at(t.grad_weight, (outputs, inputs), one)
@@ -192,7 +192,7 @@ def layer_backward(t: Any, one: Any) -> int:
     for block in my_blocks(t):
         for g in rows_of(block, t.code_rows):
             m = g * BITS
-            packed_lanes.unpack_codes(
+            packed_simd.unpack_codes(
                 t.x + m * x_size if m < rows else t.silence,
                 t.x + (m + 1) * x_size if m + 1 < rows else t.silence,
                 t.x + (m + 2) * x_size if m + 2 < rows else t.silence,
@@ -213,18 +213,18 @@ def layer_backward(t: Any, one: Any) -> int:
             for v in range(width):
                 here = (v0 + v) * ROW
                 sum_ = t.sums + b * columns * 4 + here
-                packed_lanes.fire_backward(
+                packed_simd.fire_backward(
                     t.surrogate, slab_ + v * ROW, width * ROW, steps, batch, mine.start, len(mine), scale_ + here,
                     shift_ + here, center_ + here, t.neuron, t.grad + here, columns * 4, grad_time,
                     potentials, t.grad_z + here, columns * 4, sum_, sum_ + BLOCKS * columns * 4,
                 )  # fmt: skip
-        vectors.pull_back(t, n0, n1, one)
+        norm_statistics.pull_back(t, n0, n1, one)
         path[:, n1:end] = 0
         for b in range(BLOCKS):
             mine = rows_of(b, batch)
             for v in range(width):
                 here = (v0 + v) * ROW
-                packed_lanes.finish(
+                packed_simd.norm_backward(
                     slab_ + v * ROW, width * ROW, steps, batch, mine.start, len(mine), scale_ + here, center_ + here,
                     constant_ + here, slope_ + here, t.grad_z + here, columns * 4, t.over_time + here,
                 )  # fmt: skip

@@ -35,7 +35,7 @@ class NeuronSpec(NamedTuple):
 
 
 class MovingRule(NamedTuple):
-    """How moving statistics follow, in the terms of ``vectors.update_moving``."""
+    """How moving statistics follow, in the terms of ``norm_statistics.update_moving``."""
 
     rule: int
     momentum: float

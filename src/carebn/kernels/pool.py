@@ -153,14 +153,14 @@ def _openmp() -> _OpenMP | None:
 class Kernel:
     """A compiled function and its table; compiled for a precision when first used, and kept on disk."""
 
-    def __init__(self, name: str, table: Table, entries: dict[torch.dtype, Callable[[int], None]]) -> None:
-        self.name, self.table, self._entries = name, table, entries
+    def __init__(self, name: str, table: Table, functions: dict[torch.dtype, Callable[[int], None]]) -> None:
+        self.name, self.table, self._functions = name, table, functions
         self._compiled: dict[torch.dtype, Any] = {}
 
     def compiled(self, dtype: torch.dtype) -> Any:
         if dtype not in self._compiled:
             keep_freed_memory()
-            self._compiled[dtype] = cfunc(types.void(types.int64))(self._entries[dtype])
+            self._compiled[dtype] = cfunc(types.void(types.int64))(self._functions[dtype])
         return self._compiled[dtype]
 
     def __call__(self, dtype: torch.dtype, *, serially: bool = False, **fields: Any) -> int:

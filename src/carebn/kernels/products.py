@@ -3,12 +3,13 @@
 import torch
 from torch import Tensor, nn
 
-from carebn.kernels.entries import KERNELS
-from carebn.kernels.lanes import AT_ONCE, BITS, LANES, WIDEST
+from carebn.introspection import is_moderate
+from carebn.kernels.catalogue import KERNELS
 from carebn.kernels.pool import BLOCKS, NOT_BINARY
+from carebn.kernels.simd import AT_ONCE, BITS, LANES, WIDEST
 
 
-def whole(size: int, unit: int) -> int:
+def rounded_up(size: int, unit: int) -> int:
     """Filled up to whole units."""
     return -(-size // unit) * unit
 
@@ -26,9 +27,9 @@ def _worth_looking_up(samples: int, inputs: int, outputs: int, dtype: torch.dtyp
 def spike_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, bool]:
     """x [M, K] · Wᵀ + bias, without a gradient; also whether it was found that all of x is 0 or 1."""
     (samples, inputs), outputs = x.shape, weight.shape[0]
-    if _worth_looking_up(samples, inputs, outputs, x.dtype):
+    if _worth_looking_up(samples, inputs, outputs, x.dtype) and is_moderate(weight):
         groups = -(-inputs // BITS)
-        padded, columns, wide_rows = whole(groups, AT_ONCE), whole(outputs, LANES), BITS * groups + 1
+        padded, columns, wide_rows = rounded_up(groups, AT_ONCE), rounded_up(outputs, LANES), BITS * groups + 1
         z = new(samples, columns)
         noticed = KERNELS["spike_product"](
             torch.float32,
@@ -46,9 +47,9 @@ def weight_gradient(grad: Tensor, x: Tensor, spikes: bool) -> Tensor:
     (samples, inputs), outputs = x.shape, grad.shape[1]
     if not (spikes and _worth_looking_up(samples, inputs, outputs, x.dtype)):
         return grad.t() @ x
-    columns = whole(outputs, LANES)
+    columns = rounded_up(outputs, LANES)
     grad = nn.functional.pad(grad, (0, columns - outputs)) if columns > outputs else grad.contiguous()
-    vectors, code_rows = columns // LANES, whole(samples, BITS * AT_ONCE) // BITS
+    vectors, code_rows = columns // LANES, rounded_up(samples, BITS * AT_ONCE) // BITS
     result = new(outputs, inputs)
     KERNELS["spike_weight_gradient"](
         torch.float32,

@@ -50,7 +50,7 @@ FIRE_BACKWARD = Table(
     sums=Array(REAL, f"2, {BLOCKS}, s_steps, features"),
     state=Scratch(REAL, f"steps + 6, {WIDTH}"),
 )  # fmt: skip
-FINISH = Table(
+NORM_BACKWARD = Table(
     **_SCAN, k_steps=INT,
     center=Array(REAL, "k_steps, features"), constant=Array(REAL, "k_steps, features"),
     slope=Array(REAL, "k_steps, features"), grad_y=Array(REAL, "steps, batch, features"),
@@ -292,13 +292,13 @@ def fire_backward(t: Any, one: Any) -> int:
 
 
 @njit
-def _finish_row(grad_y: Any, z: Any, scale: Any, center: Any, constant: Any, slope: Any) -> None:
+def _norm_backward_row(grad_y: Any, z: Any, scale: Any, center: Any, constant: Any, slope: Any) -> None:
     for f in range(grad_y.size):
         grad_y[f] = grad_y[f] * scale[f] + (constant[f] + slope[f] * (z[f] - center[f]))
 
 
 @njit
-def finish(t: Any, one: Any) -> int:
+def norm_backward(t: Any, one: Any) -> int:
     """grad_z = grad_y·scale + constant + slope·(z − center), in place of grad_y.
 
     The first term is the direct path, the others are the path through the batch statistics (k_steps of them).
@@ -316,5 +316,5 @@ def finish(t: Any, one: Any) -> int:
             ts = step if s_steps > 1 else 0
             tk = step if k_steps > 1 else 0
             for b in rows_of(block, batch):
-                _finish_row(grad_y[step, b], z[tz, b], scale[ts], center[tk], constant[tk], slope[tk])
+                _norm_backward_row(grad_y[step, b], z[tz, b], scale[ts], center[tk], constant[tk], slope[tk])
     return 0

@@ -7,17 +7,18 @@ a plain batch-norm map or none. Everything else runs layer by layer, with the sa
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from carebn.kernels import packed
-from carebn.kernels.entries import KERNELS
-from carebn.kernels.fused import apply, constants, first_derivative_only, neuron_fields, note_update
-from carebn.kernels.lanes import AT_ONCE, BITS, LANES, WIDEST
+from carebn.kernels.catalogue import KERNELS
+from carebn.kernels.fused import apply, constants, neuron_fields, note_update, plain_gradient
+from carebn.kernels.norm_statistics import NO_UPDATE
 from carebn.kernels.plans import StackLayer
 from carebn.kernels.pool import BLOCKS, NOT_FINITE
-from carebn.kernels.products import new, whole
-from carebn.kernels.vectors import NO_UPDATE
+from carebn.kernels.products import new, rounded_up
+from carebn.kernels.simd import AT_ONCE, BITS, LANES, WIDEST
 
 SINGLE = torch.float32
 
@@ -29,7 +30,7 @@ class _Spikes(NamedTuple):
 
 
 def _room_for_spikes(rows: int, features: int) -> _Spikes:
-    size = whole(-(-features // 8), packed.WORD)
+    size = rounded_up(-(-features // 8), packed.WORD)
     return _Spikes(new(rows, size, dtype=torch.uint8), features, size)
 
 
@@ -37,7 +38,7 @@ def _encode(stimulation: Tensor, steps: int, threshold: float, subtract: float) 
     batch, features = stimulation.shape
     spikes = _room_for_spikes(steps * batch, features)
     KERNELS["packed_encode"](
-        SINGLE, steps=steps, batch=batch, features=features, size=spikes.size, columns=whole(features, LANES),
+        SINGLE, steps=steps, batch=batch, features=features, size=spikes.size, columns=rounded_up(features, LANES),
         a=stimulation, constants=constants((threshold, subtract), SINGLE), spikes=spikes.bits,
     )  # fmt: skip
     return spikes
@@ -49,7 +50,7 @@ class _Memory(NamedTuple):
     x: _Spikes
     z: Tensor
     slabs: int
-    vectors: Tensor  # [3, N']: scale, shift, center
+    maps: Tensor  # [3, N']: scale, shift, center
     var: Tensor  # [N']
 
 
@@ -60,38 +61,38 @@ def _identity(columns: int) -> Tensor:
 def _slabs(vectors: int) -> int:
     """Into how many slabs so many vectors are cut: as many for one thread as for the other, where that is possible."""
     threads = torch.get_num_threads()
-    return min(whole(-(-vectors // WIDEST), threads), vectors)
+    return min(rounded_up(-(-vectors // WIDEST), threads), vectors)
 
 
 def _forward(layer: StackLayer, x: _Spikes, steps: int, batch: int, keep: bool) -> tuple[_Spikes, _Memory]:
     norm, rule = layer.norm, layer.rule
     outputs, inputs = layer.weight.shape
-    columns, rows = whole(outputs, LANES), steps * batch
+    columns, rows = rounded_up(outputs, LANES), steps * batch
     spikes = _room_for_spikes(rows, outputs)
     room = rows * (columns if keep else torch.get_num_threads() * WIDEST * LANES)
     slabs = _slabs(columns // LANES)
     z, statistics = new(room), new(2, columns, dtype=torch.float64)
     if norm is not None:
-        vectors = new(3, columns)
+        maps = new(3, columns)
     elif layer.given is None:
-        vectors = _identity(columns)
+        maps = _identity(columns)
     else:
-        vectors = nn.functional.pad(torch.cat([*layer.given, layer.given[1]]), (0, columns - outputs))
+        maps = nn.functional.pad(torch.cat([*layer.given, layer.given[1]]), (0, columns - outputs))
     kind, momentum, errors = (NO_UPDATE, 0.0, ()) if rule is None else rule
     error_mean, error_var = errors or (None, None)
     noticed = KERNELS["packed_layer"](
         SINGLE,
         steps=steps, batch=batch, inputs=inputs, features=outputs, columns=columns, count=rows,
         x_size=x.size, out_size=spikes.size, slabs=slabs, keep=int(keep), room=room,
-        x=x.bits, weight=layer.weight, bias=layer.bias, z=z, spikes=spikes.bits, vectors=vectors,
+        x=x.bits, weight=layer.weight, bias=layer.bias, z=z, spikes=spikes.bits, maps=maps,
         neuron=neuron_fields(layer.spec, SINGLE)["neuron"],
         eps=norm.eps if norm is not None else 0.0,
         norm_weight=None if norm is None else norm.weight, norm_bias=None if norm is None else norm.bias,
         sums=None if norm is None else new(2, BLOCKS, columns, dtype=torch.float64),
         finite=torch.ones(1, dtype=torch.int64, device="cpu"),
         rule=kind, momentum=momentum, limit=torch.finfo(SINGLE).max, statistics=statistics,
-        running_mean=None if norm is None else norm.running_mean,
-        running_var=None if norm is None else norm.running_var,
+        running_mean=None if rule is None else norm.running_mean,
+        running_var=None if rule is None else norm.running_var,
         error_mean=error_mean, error_var=error_var, updates=None if rule is None else norm.num_batches_tracked,
     )  # fmt: skip
     if noticed & NOT_FINITE:
@@ -101,7 +102,7 @@ def _forward(layer: StackLayer, x: _Spikes, steps: int, batch: int, keep: bool) 
     elif norm is not None:
         mean, var = statistics[:, :outputs].unbind()
         norm.observe(mean, var, batch, rows)
-    return spikes, _Memory(x, z, slabs, vectors, statistics[1])
+    return spikes, _Memory(x, z, slabs, maps, statistics[1])
 
 
 def _backward(
@@ -111,22 +112,25 @@ def _backward(
     [B, N], of the weights, and of the norm's weight and bias [2, N]; without a norm the last is the layer's bias'."""
     outputs, inputs = weight.shape
     x, (g_steps, batch, _) = memory.x, grad.shape
-    rows, columns = steps * batch, whole(outputs, LANES)
-    code_rows = whole(rows, BITS * AT_ONCE) // BITS
+    rows, columns = steps * batch, rounded_up(outputs, LANES)
+    code_rows = rounded_up(rows, BITS * AT_ONCE) // BITS
     grad = nn.functional.pad(grad, (0, columns - outputs)) if columns > outputs else grad.contiguous()
     grad_z, over_time = new(rows, columns), new(batch, columns)
-    grad_weight, grad_vectors = new(outputs, inputs), new(2, outputs)
+    grad_weight, grad_map = new(outputs, inputs), new(2, outputs)
     KERNELS["packed_layer_backward"](
         SINGLE,
         steps=steps, batch=batch, inputs=inputs, features=outputs, columns=columns, count=rows, x_size=x.size,
         slabs=memory.slabs, surrogate=layer.spec.surrogate, code_rows=code_rows, g_steps=g_steps,
-        x=x.bits, z=memory.z, vectors=memory.vectors, neuron=neuron_fields(layer.spec, SINGLE)["neuron"], grad=grad,
+        x=x.bits, z=memory.z, maps=memory.maps, neuron=neuron_fields(layer.spec, SINGLE)["neuron"], grad=grad,
         eps=0.0 if layer.norm is None else layer.norm.eps, norm_weight=norm_weight, var=memory.var,
-        grad_z=grad_z, over_time=over_time, grad_weight=grad_weight, grad_vectors=grad_vectors,
+        grad_z=grad_z, over_time=over_time, grad_weight=grad_weight, grad_map=grad_map,
         sums=new(2, BLOCKS, columns), path=new(2, columns), codes=new(code_rows, x.size * 8, dtype=torch.uint16),
         silence=new(max(x.size, columns)).zero_(),
     )  # fmt: skip
-    return grad_z[:, :outputs], over_time[:, :outputs], grad_weight, grad_vectors
+    if not torch.isfinite(grad_map[1].sum()):  # silent inputs get 0·NaN, which no table has
+        spikes = np.unpackbits(x.bits.numpy(), axis=1, count=inputs, bitorder="little")
+        grad_weight = grad_z[:, :outputs].t() @ torch.from_numpy(spikes).to(SINGLE)
+    return grad_z[:, :outputs], over_time[:, :outputs], grad_weight, grad_map
 
 
 class _Stack(torch.autograd.Function):
@@ -142,7 +146,7 @@ class _Stack(torch.autograd.Function):
         for layer in layers:
             spikes, memory = _forward(layer, spikes, steps, batch, keep)
             memories.append(memory)
-        columns = whole(spikes.features, LANES)
+        columns = rounded_up(spikes.features, LANES)
         counts = new(batch, columns)
         KERNELS["packed_count"](
             SINGLE, steps=steps, batch=batch, columns=columns, size=spikes.size, spikes=spikes.bits, counts=counts
@@ -154,10 +158,9 @@ class _Stack(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        first_derivative_only()
         saved, (steps, batch) = ctx.saved_tensors, ctx.shape
         gradients: list[Tensor | None] = []
-        grad = grad[None]  # the same at every step
+        grad = plain_gradient(grad)[None]  # the same at every step
         over_time = grad
         for i in range(len(ctx.layers) - 1, -1, -1):
             layer, weight, norm_weight = ctx.layers[i], saved[2 * i], saved[2 * i + 1]

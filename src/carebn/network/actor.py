@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from carebn.introspection import stands_for
 from carebn.kernels.stack import spike_counts
 from carebn.network.bounds import ActionBounds, Bound
 from carebn.network.decoder import PopulationDecoder
@@ -15,7 +16,7 @@ from carebn.network.encoder import PopulationEncoder
 from carebn.network.intralayer import IntralayerSpikingLayer
 from carebn.network.layer import SpikingLayer
 from carebn.neuron import Neuron
-from carebn.router import plan_acting, plan_stack, stands_for
+from carebn.router import plan_acting, plan_stack
 
 
 @stands_for("actor", "forward potential", "encoder layers decoder bounds")

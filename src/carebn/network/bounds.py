@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from carebn.router import stands_for
+from carebn.introspection import stands_for
 
 Bound = float | Sequence[float] | Tensor
 

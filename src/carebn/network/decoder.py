@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from carebn.errors import unknown_name
-from carebn.router import stands_for
+from carebn.introspection import stands_for
 
 READOUTS = ("membrane", "rate", "max-membrane", "mean-membrane")
 SCALES = ("scaled", "torch")
@@ -60,7 +60,7 @@ class PopulationDecoder(nn.Module):
     def forward(self, spikes: Tensor) -> Tensor:
         steps = spikes.shape[0]
         if not self.reads_counts:
-            matrix = self.weight.view(-1, 1) * self.belongs
+            matrix = self.weight.reshape(-1, 1) * self.belongs
             potentials = (spikes @ matrix + self.bias).cumsum(0)
             if self.readout == "mean-membrane":
                 return potentials.mean(0)
@@ -74,7 +74,7 @@ class PopulationDecoder(nn.Module):
 
     def read(self, counts: Tensor, steps: int) -> Tensor:
         """The output for spike counts [B, outputs·population]."""
-        matrix = self.weight.view(-1, 1) * self.belongs
+        matrix = self.weight.reshape(-1, 1) * self.belongs
         if self.readout == "rate":
             return torch.addmm(self.bias, counts, matrix, alpha=1 / steps)
         return torch.addmm(self.bias, counts, matrix, beta=steps)

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from carebn.errors import unknown_name
+from carebn.introspection import stands_for
 from carebn.kernels import fused
 from carebn.network.straight_through import straight_through
-from carebn.router import stands_for, why_not_fields
+from carebn.router import why_not_fields
 
 CODINGS = ("deterministic", "poisson", "analogue")
 OBSERVATIONS = ("tanh", "zscore", "raw")

@@ -1,5 +1,6 @@
 """Acting: an actor's actions for a few observations, from numpy to numpy, with moving statistics."""
 
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,14 +12,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from carebn.introspection import hooks_of, not_dense, same_code
 from carebn.kernels import act
-from carebn.kernels.entries import KERNELS
+from carebn.kernels.catalogue import KERNELS
 from carebn.kernels.fused import constants, neuron_fields
 from carebn.kernels.plans import LayerPlan, NotForKernelsError
 from carebn.kernels.pool import NOT_FINITE
 from carebn.kernels.tables import Filled
 from carebn.norm import Norm
-from carebn.router import acting_roles, any_changed, moving_map, plain, plan_acting, why_not_here
+from carebn.router import acting_code, is_plain_batch_norm, moving_map, plan_acting, why_not_here
 
 SINGLE = torch.float32
 NOBODY = (0, 0, 0, 0)  # the header of a layer's table: threads look at the actor's
@@ -44,6 +46,8 @@ def moving_statistics(norms: list[Norm]) -> Iterator[None]:
 class _Seen(NamedTuple):
     """A module as it was when the plan was made."""
 
+    module: nn.Module
+    kind: type
     own: dict[str, Any]  # its attributes: the dictionary itself
     values: tuple[Any, ...]
     children: tuple[Any, ...]
@@ -51,40 +55,55 @@ class _Seen(NamedTuple):
     @classmethod
     def of(cls, module: nn.Module) -> "_Seen":
         own = vars(module)
-        return cls(own, tuple(own.values()), tuple(own["_modules"].values()))
-
-    def same(self) -> bool:
-        own, children = self.own, self.own["_modules"]
-        return (
-            len(own) == len(self.values)
-            and all(map(is_, own.values(), self.values))
-            and len(children) == len(self.children)
-            and all(map(is_, children.values(), self.children))
-            and not (own["_forward_hooks"] or own["_forward_pre_hooks"])
-            and not (own["_backward_hooks"] or own["_backward_pre_hooks"])
-        )
+        return cls(module, type(module), own, tuple(own.values()), tuple(own["_modules"].values()))
 
 
 class _Place(NamedTuple):
     """A tensor, and where and how it lay; or that there was none."""
 
-    held: dict[str, Tensor | None]
+    held: dict[str, Any]
     name: str
     tensor: Tensor | None
+    kind: type
     address: int
     shape: torch.Size | None
 
     @classmethod
-    def of(cls, held: dict[str, Tensor | None], name: str) -> "_Place":
+    def of(cls, held: dict[str, Any], name: str) -> "_Place":
         t = held[name]
-        return cls(held, name, None, 0, None) if t is None else cls(held, name, t, t.data_ptr(), t.shape)
+        address, shape = (0, None) if t is None else (t.data_ptr(), t.shape)
+        return cls(held, name, t, type(t), address, shape)
 
-    def same(self) -> bool:
-        t = self.tensor
-        return self.held.get(self.name) is t and (
-            t is None
-            or (t.data_ptr() == self.address and t.shape == self.shape and t.dtype is SINGLE and t.is_contiguous())
-        )
+
+def _same_memory(places: list[_Place]) -> bool:
+    """Written out, as the next one: asked at every action, and calls cost more than what they ask."""
+    for held, name, t, kind, address, shape in places:
+        if held.get(name) is not t:
+            return False
+        if t is not None and (
+            t.data_ptr() != address
+            or t.shape != shape
+            or t.dtype is not SINGLE
+            or not t.is_contiguous()
+            or t.is_neg()
+            or type(t) is not kind
+        ):
+            return False
+    return True
+
+
+def _same_modules(noted: list[_Seen]) -> bool:
+    for module, kind, own, values, children in noted:
+        now = own["_modules"]
+        if (
+            type(module) is not kind
+            or len(own) != len(values)
+            or not all(map(is_, own.values(), values))
+            or len(now) != len(children)
+            or not all(map(is_, now.values(), children))
+        ):
+            return False
+    return True
 
 
 class _Plan:
@@ -93,15 +112,19 @@ class _Plan:
     def __init__(self, actor: Any, layers: list[LayerPlan]) -> None:
         encoder, decoder, bounds = actor.encoder, actor.decoder, actor.bounds
         self._seen = [_Seen.of(module) for module in actor.modules()]
-        self._roles = acting_roles(actor)
+        self._hooks = [hooks for module in actor.modules() for hooks in hooks_of(module)]
+        self._code = acting_code(actor)
         self._places = [
             _Place.of(held, name)
             for module in actor.modules()
-            for held in (module._parameters, module._buffers)
+            for held in (module._parameters, module._buffers, vars(module))
             for name, t in held.items()
-            if t is None or t.dtype is SINGLE
+            if (t is None and held is not vars(module)) or (isinstance(t, Tensor) and t.dtype is SINGLE)
         ]
-        self._populations = decoder.belongs, decoder.belongs._version
+        surrogates = [layer.neuron.surrogate for layer in actor.layers]
+        self._surrogates = [(surrogate, type(surrogate)) for surrogate in surrogates]
+        self._belongs = decoder.belongs.detach().numpy()
+        self._populations = self._belongs.tobytes()
         self._layers = layers
         self._tables = [None if _has_given_map(layer) else _layer_table(layer, encoder.time_steps) for layer in layers]
         self._zscore = encoder.zscore
@@ -110,7 +133,7 @@ class _Plan:
         self._fields = {
             "steps": encoder.time_steps, "layers": len(layers), "obs_dim": encoder.obs_dim,
             "population": encoder.population, "outputs": self._outputs,
-            "squash": act.TANH if encoder.observation == "tanh" else act.RAW,
+            "squash": act.TANH if encoder.observation == "tanh" and encoder.zscore is None else act.RAW,
             "widest": max(encoder.out_features, *(len(layer.weight) for layer in layers)),
             "mean": encoder.mean, "std": encoder.std,
             "constants": constants((encoder.threshold, encoder.subtract), SINGLE),
@@ -118,23 +141,27 @@ class _Plan:
         self._weight, self._bias = decoder.weight.detach().numpy(), decoder.bias.detach().numpy()
         self._rate = decoder.readout == "rate"
         self._middle, self._reach, self._low, self._high = (
-            b.numpy() for b in (bounds.middle, bounds.reach, bounds.low, bounds.high)
+            b.detach().numpy() for b in (bounds.middle, bounds.reach, bounds.low, bounds.high)
         )
 
     def holds(self) -> bool:
         """Whether the actor is still, in every part, what it was. Training changes numbers in place, which is none."""
         return (
-            all(place.same() for place in self._places)
-            and self._populations[0]._version == self._populations[1]
-            and all(seen.same() for seen in self._seen)
-            and not any_changed(self._roles)
+            _same_memory(self._places)
+            and self._belongs.tobytes() == self._populations  # no version counts what changes through .data
+            and all(type(surrogate) is kind for surrogate, kind in self._surrogates)
+            and _same_modules(self._seen)
+            and not any(self._hooks)
+            and same_code(self._code)
         )
 
     def run(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         x = torch.from_numpy(obs)
         if self._zscore is not None:
             with torch.no_grad():
-                x = self._zscore(x).contiguous()
+                x = self._zscore(x)
+            if not_dense(x, "the observation", SINGLE, *obs.shape):
+                raise NotForKernelsError
         counts = torch.empty(len(obs), self._outputs, dtype=SINGLE, device="cpu")
         tables = [
             _layer_table(layer, self._steps) if table is None else table
@@ -143,6 +170,8 @@ class _Plan:
         places = torch.tensor([table.address for table in tables], dtype=torch.int64, device="cpu")
         if KERNELS["act"](SINGLE, batch=len(obs), obs=x, tables=places, counts=counts, **self._fields) & NOT_FINITE:
             raise NotForKernelsError  # a norm's map: multiplied out it is another one then
+        if not math.isfinite(self._weight.sum()):  # the module makes 0·NaN of what belongs to other outputs
+            raise NotForKernelsError
         read = np.einsum("bop,op->bo", counts.numpy().reshape(-1, *self._weight.shape), self._weight)
         potential = read / self._steps + self._bias if self._rate else read + self._steps * self._bias
         action: NDArray[np.float32] = self._middle + self._reach * np.tanh(potential)
@@ -150,13 +179,13 @@ class _Plan:
 
 
 def _has_given_map(layer: LayerPlan) -> bool:
-    return layer.norm is not None and not plain(layer.norm)
+    return layer.norm is not None and not is_plain_batch_norm(layer.norm)
 
 
 def _layer_table(layer: LayerPlan, time_steps: int) -> Filled:
     norm = layer.norm
     maps: tuple[Tensor, ...] | tuple[None, None] = (None, None)
-    kind, steps = (act.NO_NORM if norm is None else act.PLAIN_NORM), 1
+    kind, steps = (act.NO_NORM if norm is None else act.PLAIN_BATCH_NORM), 1
     if _has_given_map(layer):
         with torch.no_grad():
             maps = moving_map(norm)
@@ -166,12 +195,13 @@ def _layer_table(layer: LayerPlan, time_steps: int) -> Filled:
         ):
             raise NotForKernelsError
         kind, steps = act.GIVEN_MAP, len(maps[0])
-    is_plain = kind == act.PLAIN_NORM
+    is_batch_norm = kind == act.PLAIN_BATCH_NORM
     fields = {
         "inputs": layer.weight.shape[1], "outputs": layer.weight.shape[0], "map": kind, "map_steps": steps,
-        "eps": norm.eps if is_plain else 0.0, "weight": layer.weight, "bias": layer.bias,
-        "norm_weight": norm.weight if is_plain else None, "norm_bias": norm.bias if is_plain else None,
-        "running_mean": norm.running_mean if is_plain else None, "running_var": norm.running_var if is_plain else None,
+        "eps": norm.eps if is_batch_norm else 0.0, "weight": layer.weight, "bias": layer.bias,
+        "norm_weight": norm.weight if is_batch_norm else None, "norm_bias": norm.bias if is_batch_norm else None,
+        "running_mean": norm.running_mean if is_batch_norm else None,
+        "running_var": norm.running_var if is_batch_norm else None,
         "scale": maps[0], "shift": maps[1],
     }  # fmt: skip
     return act.LAYER.fill(NOBODY, 1, SINGLE, {**fields, **neuron_fields(layer.spec, SINGLE)})
@@ -182,34 +212,35 @@ class FastActor:
 
     def __init__(self, actor: nn.Module) -> None:
         self.actor = actor
-        self._norms = [module for module in actor.modules() if isinstance(module, Norm)]
-        bounds: Any = actor.bounds
-        self._outputs = bounds.middle.numel()
         self._plan: _Plan | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_plan": None}  # a copy's tensors lie elsewhere
 
     def __call__(self, obs: NDArray[Any]) -> NDArray[np.float32]:
         """Actions [B, A] for observations [B, obs]."""
+        obs = np.asarray(obs, dtype=np.float32, order="C")
+        if not obs.flags.writeable or min(obs.strides, default=0) < 0:  # which torch does not take, even of one row
+            obs = obs.copy()
         plan = self._plan
         if why_not_here():
             plan = None
         elif plan is None or not plan.holds():
             found = plan_acting(self.actor)
             plan = self._plan = None if isinstance(found, str) else _Plan(self.actor, found)
-        if obs.ndim == 2 and len(obs) == 0:
-            return np.empty((0, self._outputs), dtype=np.float32)
-        if plan is None:
+        if plan is None or obs.size == 0:
             return self._by_the_module(obs)
         if obs.ndim != 2 or obs.shape[1] != plan.obs_dim:
             raise ValueError(f"expected observations of shape [B, {plan.obs_dim}], got {obs.shape}")
-        obs = np.ascontiguousarray(obs, dtype=np.float32)
         if not np.isfinite(obs).all():
             raise ValueError("got NaN or infinity in an observation")
         with suppress(NotForKernelsError):
             return plan.run(obs)
         return self._by_the_module(obs)
 
-    def _by_the_module(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+    def _by_the_module(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+        norms = [module for module in self.actor.modules() if isinstance(module, Norm)]
         device = next(self.actor.parameters()).device
-        with torch.no_grad(), moving_statistics(self._norms):
-            action: Tensor = self.actor(torch.as_tensor(obs, dtype=SINGLE, device=device))
-            return action.cpu().numpy()
+        with torch.no_grad(), moving_statistics(norms):
+            action: Tensor = self.actor(torch.from_numpy(obs).to(device))
+            return action.cpu().resolve_neg().numpy()

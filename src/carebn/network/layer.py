@@ -5,12 +5,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from carebn.introspection import stands_for
 from carebn.kernels import fused
 from carebn.kernels.plans import NotForKernelsError
 from carebn.network.straight_through import straight_through
 from carebn.neuron import Neuron, make_neuron
 from carebn.norm import Norm, make_norm
-from carebn.router import plan_layer, stands_for
+from carebn.router import plan_layer
 
 
 @stands_for("layer", "forward", "linear norm neuron time_steps")

@@ -5,11 +5,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from carebn.introspection import stands_for
 from carebn.kernels import scan
 from carebn.kernels.plans import NeuronSpec
 from carebn.neuron.base import Neuron
 from carebn.neuron.surrogate import Surrogate
-from carebn.router import stands_for
 
 
 class LIFState(NamedTuple):

@@ -16,9 +16,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from carebn.introspection import stands_for
 from carebn.kernels.fused import update_moving_
 from carebn.kernels.plans import MovingRule
-from carebn.router import moving_rule, stands_for
+from carebn.router import moving_rule
 
 
 class MomentRecorder:
@@ -192,7 +193,7 @@ class Norm(nn.Module):
 
     def check_batch(self, x: Tensor) -> None:
         name = type(self).__name__
-        if x.numel() == 0:
+        if x.numel() == 0 and (self.uses_batch() or self.batch_size(x) > 0):  # nothing to do is done, in inference
             raise ValueError(f"{name} got an empty input of shape {tuple(x.shape)}")
         if self.uses_batch() and self.batch_size(x) == 1:
             shape = tuple(x.shape)

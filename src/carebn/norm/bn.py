@@ -2,10 +2,10 @@
 
 from typing import ClassVar
 
+from carebn.introspection import stands_for
+from carebn.kernels.norm_statistics import AVERAGE
 from carebn.kernels.plans import MovingRule
-from carebn.kernels.vectors import AVERAGE
 from carebn.norm.torch_norm import TorchNorm
-from carebn.router import stands_for
 
 
 @stands_for("plain norm", "combine scale_offset per_step", "weight bias eps")

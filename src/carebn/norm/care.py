@@ -5,11 +5,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from carebn.introspection import stands_for
+from carebn.kernels.norm_statistics import CONFIDENCE
 from carebn.kernels.plans import MovingRule
-from carebn.kernels.vectors import CONFIDENCE
 from carebn.norm.base import store_
 from carebn.norm.torch_norm import Device, TorchNorm
-from carebn.router import stands_for
 
 
 def follow(moving: Tensor, error: Tensor, value: Tensor, noise: Tensor, momentum: float) -> tuple[Tensor, Tensor]:

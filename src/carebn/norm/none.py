@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from carebn.router import stands_for
+from carebn.introspection import stands_for
 
 
 @stands_for("no norm", "forward")

@@ -5,8 +5,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from carebn.introspection import stands_for
 from carebn.norm.base import StepNorm
-from carebn.router import stands_for
 
 
 @stands_for("shift-equivariant norm", "combine")

@@ -75,7 +75,7 @@ def update_moving(t: Any, one: Any) -> None:
         _follow(moving_var, error_var, f, var[f], 2 * var[f] * var[f] / (t.batch - 1), momentum, limit)
 
 
-# The rest is float32 and serves ``packed``, whose vectors [3, columns] are scale, shift and center of every column.
+# The rest is float32 and serves ``packed``, whose maps [3, columns] are scale, shift and center of every column.
 
 
 @njit
@@ -89,9 +89,9 @@ def statistics_and_map(t: Any, first: int, last: int, one: Any) -> bool:
     sums = array_at(t.sums, (2, BLOCKS, columns), float64(0))
     weight = array_at(t.norm_weight, (t.features,), one)
     bias = array_at(t.norm_bias, (t.features,), one)
-    vectors = array_at(t.vectors, (3, columns), one)
+    maps = array_at(t.maps, (3, columns), one)
     statistics = array_at(t.statistics, (2, columns), float64(0))
-    scale, shift, center = vectors[0], vectors[1], vectors[2]
+    scale, shift, center = maps[0], maps[1], maps[2]
     finite = True
     for block in range(1, BLOCKS):
         for f in range(first, last):
@@ -128,7 +128,7 @@ def pull_back(t: Any, first: int, last: int, one: Any) -> None:
     """
     sums = array_at(t.sums, (2, BLOCKS, t.columns), one)
     path = array_at(t.path, (2, t.columns), one)
-    gradients = array_at(t.grad_vectors, (2, t.features), one)
+    gradients = array_at(t.grad_map, (2, t.features), one)
     for f in range(first, last):
         total = 0.0
         product = 0.0
@@ -137,8 +137,7 @@ def pull_back(t: Any, first: int, last: int, one: Any) -> None:
             product += float64(sums[1, block, f])
         gradients[1, f] = total
         if t.norm_weight == 0:
-            path[0, f] = 0
-            path[1, f] = 0
+            path[:, f] = 0
         else:
             var = array_at(t.var, (t.columns,), float64(0))[f]
             deviation = 1 / np.sqrt(var + t.eps)

@@ -10,7 +10,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from carebn.kernels.lanes import (
+from carebn.kernels.simd import (
     AT_ONCE,
     BITS,
     BYTES,
@@ -85,7 +85,7 @@ def add_looked_up(
 
 @instructions()
 def unpack_codes(b: Any, m0: Any, m1: Any, m2: Any, m3: Any, codes: Any, size: Any) -> None:
-    """The codes of four samples for every input, from ``size`` bytes of spikes each; see ``lanes.write_codes``."""
+    """The codes of four samples for every input, from ``size`` bytes of spikes each; see ``simd.write_codes``."""
     with cgutils.for_range(b, b.sdiv(size, number(BYTES))) as loop:
         together = ir.Constant(_SHORTS, [0] * LANES)
         for j, row in enumerate((m0, m1, m2, m3)):
@@ -243,7 +243,7 @@ def fire_backward(
 
 
 @instructions()
-def finish(
+def norm_backward(
     b: Any, z: Any, row: Any, steps: Any, batch: Any, first: Any, samples: Any, scale: Any, center: Any, constant: Any,
     slope: Any, grad_y: Any, y_row: Any, over_time: Any,
 ) -> None:  # fmt: skip

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from carebn.kernels import act, encoder, integrate, lookup, packed, scan, vectors
+from carebn.kernels import act, encoder, integrate, lookup, norm_statistics, packed, scan
 from carebn.kernels.jit import float32, float64
-from carebn.kernels.lanes import LANES
 from carebn.kernels.pool import Kernel, leave
+from carebn.kernels.simd import LANES
 from carebn.kernels.tables import Table
 
 
@@ -43,15 +43,15 @@ def _build(one: Any, stamp: int) -> dict[str, tuple[Table, Callable[[int], None]
             t = _FIRE_BACKWARD(address)
             leave(t, scan.fire_backward(t, one))
 
-    def finish(address: int) -> None:
+    def norm_backward(address: int) -> None:
         if stamp:
-            t = _FINISH(address)
-            leave(t, scan.finish(t, one))
+            t = _NORM_BACKWARD(address)
+            leave(t, scan.norm_backward(t, one))
 
     def update_moving(address: int) -> None:
         if stamp:
             t = _UPDATE(address)
-            vectors.update_moving(t, one)
+            norm_statistics.update_moving(t, one)
             leave(t, 0)
 
     def distances(address: int) -> None:
@@ -108,8 +108,8 @@ def _build(one: Any, stamp: int) -> dict[str, tuple[Table, Callable[[int], None]
         "moments": (scan.MOMENTS, moments),
         "fire": (scan.FIRE, fire),
         "fire_backward": (scan.FIRE_BACKWARD, fire_backward),
-        "finish": (scan.FINISH, finish),
-        "update_moving": (vectors.UPDATE, update_moving),
+        "norm_backward": (scan.NORM_BACKWARD, norm_backward),
+        "update_moving": (norm_statistics.UPDATE, update_moving),
         "distances": (encoder.DISTANCES, distances),
         "field_gradients": (encoder.FIELD_GRADIENTS, field_gradients),
         "act": (act.ACTOR, act_),
@@ -124,11 +124,11 @@ def _build(one: Any, stamp: int) -> dict[str, tuple[Table, Callable[[int], None]
 
 
 # Under names of their own, because a compiled function finds what it calls among the globals of its module.
-_MOMENTS, _FIRE, _FIRE_BACKWARD, _FINISH = (x.at for x in (scan.MOMENTS, scan.FIRE, scan.FIRE_BACKWARD, scan.FINISH))
-_UPDATE, _ACTOR, _NETWORK = vectors.UPDATE.at, act.ACTOR.at, integrate.NETWORK.at
+_MOMENTS, _FIRE, _FIRE_BACKWARD = scan.MOMENTS.at, scan.FIRE.at, scan.FIRE_BACKWARD.at
+_NORM_BACKWARD, _UPDATE, _ACTOR = scan.NORM_BACKWARD.at, norm_statistics.UPDATE.at, act.ACTOR.at
 _DISTANCES, _FIELD_GRADIENTS = encoder.DISTANCES.at, encoder.FIELD_GRADIENTS.at
 _PRODUCT, _WEIGHT_GRADIENT = lookup.PRODUCT.at, lookup.WEIGHT_GRADIENT.at
-_PACKED_ENCODE, _PACKED_COUNT = packed.ENCODE.at, packed.COUNT.at
+_PACKED_ENCODE, _PACKED_COUNT, _NETWORK = packed.ENCODE.at, packed.COUNT.at, integrate.NETWORK.at
 _PACKED_LAYER, _PACKED_LAYER_BACKWARD = packed.LAYER.at, packed.LAYER_BACKWARD.at
 
 _SINGLE, _DOUBLE = _build(float32(1), _stamp()), _build(float64(1), _stamp())

@@ -10,7 +10,7 @@ CODE = """
 import hashlib
 import numpy as np
 import torch
-from carebn.kernels.lanes import LANES
+from carebn.kernels.simd import LANES
 from carebn.network import SpikingActor, SpikingLayer
 from carebn.network.inference import FastActor
 
