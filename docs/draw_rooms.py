@@ -1,9 +1,10 @@
 """Draws the pictures of docs/architecture.md from the import statements of the code: ``make drawings``.
 
-``rooms.svg`` has every room in the order that import-linter holds (``pyproject.toml``), an arrow for every room that it
-imports from. ``training.svg`` and ``deployment.svg`` have the modules that an observation and a policy pass through, an
-arrow for every import among them. Nothing is drawn by hand: a room or an arrow that is not in the code is not in the
-picture. Run with ``--check``, it says whether the pictures are up to date.
+``rooms.svg`` is a square: a row and a column for each room in the order that import-linter holds (``pyproject.toml``),
+and in each field how many modules of the row's room import from the column's. One direction means that all of them are
+on one side of the diagonal. ``training.svg`` and ``deployment.svg`` have the modules that an observation and a policy
+pass through, a line for every import among them that does not follow from others. Nothing is drawn by hand: what is
+not in the code is not in the picture. Run with ``--check``, it says whether the pictures are up to date.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import ast
 import re
 import sys
 import tomllib
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
@@ -22,17 +23,39 @@ SOURCE = HERE.parent / "src" / "carebn"
 # The way of an observation through training, and of a policy through deployment: the files to read, in this order.
 WAYS: dict[str, list[list[str]]] = {
     "training": [
-        ["training.environment", "algorithm.replay"],
-        ["algorithm.td3", "network.inference"],
-        ["network.actor", "network.critic"],
+        ["training.loop"],
+        ["training.run_directory", "training.stepping", "training.evaluating"],
+        ["training.checkpoint", "training.run_state"],
+        ["training.build"],
+        ["algorithm", "training.environment"],
+        ["algorithm.td3"],
+        ["algorithm.replay", "algorithm.base", "network.critic"],
+        ["network.inference"],
+        ["network.actor"],
         ["network.encoder", "network.layer", "network.decoder"],
+        ["norm", "neuron"],
         ["norm.care", "neuron.lif"],
         ["router"],
-        ["kernels.stack"],
+        ["kernels.fused", "kernels.stack", "kernels.act"],
     ],
-    "deployment": [],
+    "deployment": [
+        ["commands.export"],
+        ["deploy.export"],
+        ["deploy.nir_export", "deploy.onnx_export", "deploy.c_export", "deploy.parity"],
+        ["deploy.origin", "deploy.folding", "deploy.runtime", "deploy.quantise"],
+        ["training.policy", "deploy.graph", "deploy.compiled"],
+        ["neuron.tracing", "norm.folding"],
+        ["equations"],
+    ],
 }
-BOX, ROW, GAP, MARGIN = 128, 74, 22, 20
+BOX, ROW, GAP, MARGIN = 150, 66, 24, 16
+FIELD, NAMES = 34, 150  # of the square
+STYLE = (
+    "<style>path{fill:none;stroke:#8899aa;stroke-width:1.2}rect{fill:#eef3f8;stroke:#557}text{fill:#123}"
+    ".own{fill:#c9d6e4}.none{fill:none;stroke:#c3ccd6}"
+    "@media(prefers-color-scheme:dark){rect{fill:#233040;stroke:#89a}text{fill:#dde}.own{fill:#445a70}.none{fill:none;"
+    "stroke:#445}}</style>"
+)
 
 
 def modules() -> dict[str, Path]:
@@ -46,24 +69,38 @@ def modules() -> dict[str, Path]:
 
 
 def imports() -> dict[str, set[str]]:
-    """Which modules each module imports, lazily or not."""
-    known, found = modules(), defaultdict(set)
-    for name, path in known.items():
-        for node in ast.walk(ast.parse(path.read_text())):
+    """Which modules each module imports, lazily or not; a name that a room hands on counts for where it is from."""
+    known = modules()
+    trees = {name: ast.parse(path.read_text()) for name, path in known.items()}
+    handed_on = {
+        f"{room}.{alias.asname or alias.name}": f"{_base(node)}.{alias.name}"
+        for room, tree in trees.items()
+        if known[room].name == "__init__.py"
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    found: dict[str, set[str]] = {name: set() for name in known}
+    for name, tree in trees.items():
+        for node in ast.walk(tree):
             for target in _targets(node):
-                while target and target not in known:
-                    target = target.rpartition(".")[0]  # from a module: the name is inside it
-                if target and target != name:
-                    found[name].add(target)
+                place = handed_on.get(target, target)
+                while place and place not in known:
+                    place = place.rpartition(".")[0]  # a name inside of a module
+                if place and place != name:
+                    found[name].add(place)
     return found
+
+
+def _base(node: ast.ImportFrom) -> str:
+    return (node.module or "").removeprefix("carebn").lstrip(".")
 
 
 def _targets(node: ast.AST) -> Iterable[str]:
     if isinstance(node, ast.Import):
         return [alias.name.removeprefix("carebn.") for alias in node.names if alias.name.startswith("carebn.")]
-    if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "carebn":
-        base = node.module.removeprefix("carebn").lstrip(".")
-        return [f"{base}.{alias.name}".lstrip(".") for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "carebn":
+        return [f"{_base(node)}.{alias.name}".lstrip(".") for alias in node.names]
     return []
 
 
@@ -76,51 +113,85 @@ def layers() -> list[list[str]]:
     return [row for names in rows if (row := [room for room in names if room in there])]
 
 
-def draw(rows: list[list[str]], arrows: set[tuple[str, str]]) -> str:
-    """Boxes in rows, and a curve for every arrow, from the lower edge of one to the upper edge of another."""
+def _picture(width: float, height: float, lines: list[str]) -> str:
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
+        f'height="{height:g}" font-family="sans-serif" font-size="13">'
+    )
+    return "\n".join([head, STYLE, *lines, "</svg>"]) + "\n"
+
+
+def square(graph: dict[str, set[str]], rooms: list[list[str]]) -> str:
+    """Who imports from whom; files of one layer that stand beside each other are one row."""
+    names = [row[0] if len(row) == 1 else "shared files" for row in rooms]
+    row_of = {room: i for i, row in enumerate(rooms) for room in row}
+    counts: Counter[tuple[int, int]] = Counter()
+    for module, targets in graph.items():
+        mine = row_of.get(module.split(".")[0])
+        theirs = {row_of.get(target.split(".")[0]) for target in targets}
+        counts.update((mine, there) for there in theirs if mine is not None and there is not None and there != mine)
+    lines = []
+    for i, name in enumerate(names):
+        y = NAMES + i * FIELD
+        lines.append(f'<text x="{NAMES - 8}" y="{y + 22}" text-anchor="end">{escape(name)}</text>')
+        lines.append(
+            f'<text x="0" y="0" transform="translate({NAMES + i * FIELD + 21} {NAMES - 8}) rotate(-60)">'
+            f"{escape(name)}</text>"
+        )
+        for j in range(len(names)):
+            kind = ' class="own"' if i == j else "" if counts[i, j] else ' class="none"'
+            x = NAMES + j * FIELD
+            lines.append(f'<rect{kind} x="{x}" y="{y}" width="{FIELD}" height="{FIELD}"/>')
+            if counts[i, j]:
+                lines.append(f'<text x="{x + FIELD / 2:g}" y="{y + 22}" text-anchor="middle">{counts[i, j]}</text>')
+    size = NAMES + len(names) * FIELD + 60
+    return _picture(size, size - 60 + MARGIN, lines)
+
+
+def way(graph: dict[str, set[str]], rows: list[list[str]]) -> str:
+    """Boxes in rows, and a curve for every import among them that no chain of others stands for."""
+    shown = {name for row in rows for name in row}
+    within = {name: graph[name] & shown for name in shown}
+    lines = []
     widest = max(map(len, rows))
     width = widest * BOX + (widest - 1) * GAP + 2 * MARGIN
-    height = len(rows) * ROW + MARGIN
     places = {}
     for i, row in enumerate(rows):
         left = (width - len(row) * BOX - (len(row) - 1) * GAP) / 2
         for j, name in enumerate(row):
             places[name] = left + j * (BOX + GAP), MARGIN + i * ROW
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="sans-serif" font-size="13">',
-        "<style>path{fill:none;stroke:#8899aa;stroke-width:1}rect{fill:#eef3f8;stroke:#557}text{fill:#123}"
-        "@media(prefers-color-scheme:dark){rect{fill:#233040;stroke:#89a}text{fill:#dde}}</style>",
-    ]
-    for source, target in sorted(arrows):
-        (x0, y0), (x1, y1) = places[source], places[target]
-        x0, y0, x1 = x0 + BOX / 2, y0 + 32, x1 + BOX / 2
-        bend = (y1 - y0) / 2 if abs(y1 - y0) < 2 * ROW else ROW / 2
-        far = abs(y1 - y0) > 1.5 * ROW and abs(x1 - x0) < BOX / 2
-        side = (BOX * 0.75 if (sum(map(ord, source + target)) % 2) else -BOX * 0.75) if far else 0
-        lines.append(
-            f'<path d="M{x0:g} {y0:g}C{x0 + side:g} {y0 + bend:g} {x1 + side:g} {y1 - bend:g} {x1:g} {y1:g}"/>'
-        )
+    for source in sorted(within):
+        for target in sorted(within[source]):
+            if any(target in _reached(within, other) for other in within[source] - {target}):
+                continue
+            (x0, y0), (x1, y1) = places[source], places[target]
+            x0, y0, x1 = x0 + BOX / 2, y0 + 32, x1 + BOX / 2
+            if y1 < y0:  # beside each other
+                y0, y1 = y0 - 16, y1 + 16
+            bend = (y1 - y0) / 2
+            lines.append(f'<path d="M{x0:g} {y0:g}C{x0:g} {y0 + bend:g} {x1:g} {y1 - bend:g} {x1:g} {y1:g}"/>')
     for name, (x, y) in places.items():
         lines.append(f'<rect x="{x:g}" y="{y:g}" width="{BOX}" height="32" rx="6"/>')
         lines.append(f'<text x="{x + BOX / 2:g}" y="{y + 20:g}" text-anchor="middle">{escape(name)}</text>')
-    return "\n".join([*lines, "</svg>"]) + "\n"
+    return _picture(width, len(rows) * ROW, lines)
+
+
+def _reached(graph: dict[str, set[str]], start: str) -> set[str]:
+    found, waiting = set(), [start]
+    while waiting:
+        for target in graph[waiting.pop()] - found:
+            found.add(target)
+            waiting.append(target)
+    return found
 
 
 def pictures() -> dict[str, str]:
-    graph, rooms = imports(), layers()
-    room_of = {room for row in rooms for room in row}
-    between = {
-        (a.split(".")[0], b.split(".")[0]) for a, targets in graph.items() for b in targets
-    }  # fmt: skip
-    found = {"rooms.svg": draw(rooms, {(a, b) for a, b in between if a != b and {a, b} <= room_of})}
-    for name, rows in WAYS.items():
-        shown = {module for row in rows for module in row}
-        missing = shown - modules().keys()
-        if missing:
-            raise SystemExit(f"{', '.join(sorted(missing))} is in a picture of docs/draw_rooms.py and not in the code")
-        found[f"{name}.svg"] = draw(rows, {(a, b) for a in shown for b in graph[a] & shown})
-    return found
+    graph = imports()
+    shown = {module for rows in WAYS.values() for row in rows for module in row}
+    if not shown <= graph.keys():
+        missing = ", ".join(sorted(shown - graph.keys()))
+        raise SystemExit(f"docs/draw_rooms.py shows {missing}, which is not in the code")
+    return {"rooms.svg": square(graph, layers())} | {f"{name}.svg": way(graph, rows) for name, rows in WAYS.items()}
 
 
 def main() -> int:
