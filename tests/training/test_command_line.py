@@ -1,5 +1,6 @@
 """The command line: mistakes are one sentence, never a stack trace, and what it prints is true."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -372,3 +373,12 @@ def test_a_damaged_policy_is_one_sentence(carebn, run: Path) -> None:
 @pytest.mark.parametrize(("word", "steps"), [("1e3", 1000), ("2_000", 2000), ("2.5e1", 25), ("30", 30)])
 def test_steps_can_be_written_as_people_do(word: str, steps: int) -> None:
     assert tyro.cli(TrainConfig, args=["--total-timesteps", word, "--buffer-size", word]).total_timesteps == steps
+
+
+def test_what_comes_next_can_be_copied(carebn) -> None:
+    """Also where the directory has a space in its name."""
+    said = carebn("train", "--env-id", "InvertedPendulum-v4", *TINY, "--method", "ann", "--run-dir", "my run")
+    assert said.code == 0, said.err
+    last = said.out.splitlines()[-1]
+    assert shlex.split(last.removeprefix("next: carebn ")) == ["evaluate", "my run"]
+    assert carebn("evaluate", "my run", "--episodes", "1").code == 0
