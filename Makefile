@@ -25,6 +25,7 @@
 #   make bench-deploy    one action of a deployed policy
 #   make bench-training  whole training steps, and Stable-Baselines3
 #
+#   make drawings        the pictures of docs/architecture.md, from the code
 #   make clean           remove .venv and what tools have left behind; runs stay
 #
 # Each sets up what it needs in .venv on first use.
@@ -35,7 +36,7 @@ RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: help train test test-fast browser-test kill-test damage-test fuzz hostile presets bench-actor bench-training \
-	bench-deploy clean
+	bench-deploy drawings clean
 
 help:  # what stands above, and what make alone says
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
@@ -98,6 +99,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 $(VENV)/.installed-for-tests: $(VENV)/.installed
 	$(INSTALL) --editable ".[dev,peers,onnx]"
 	@touch $@
+
+drawings:
+	$(PYTHON) docs/draw_rooms.py
 
 clean:
 	rm -rf $(VENV) build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
