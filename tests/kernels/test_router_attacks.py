@@ -21,8 +21,9 @@ from kernel_cases import (
 )
 from torch import nn
 
+from carebn.algorithm import DDPG, DDPGOptions
 from carebn.kernels import explain, pure
-from carebn.network import SpikingActor, SpikingLayer, SpikingQNetwork
+from carebn.network import Critic, SpikingActor, SpikingLayer, SpikingQNetwork
 from carebn.network.inference import FastActor
 from carebn.neuron import CLIF, LIF, Rectangle, Surrogate, make_neuron
 from carebn.norm import BN, CaReBN
@@ -231,6 +232,7 @@ def test_bounds_with_a_noted_sign():
     actor, fast = prepared()
     actor.bounds._buffers["low"] = torch._neg_view(-actor.bounds.low)
     assert_acts_as_pure(actor, fast)
+    assert_acts_as_pure(actor, lambda obs: DDPG(actor, Critic(4, 2, hidden=(2,)), DDPGOptions()).act(obs, None))
 
 
 def test_bounds_that_need_a_gradient():
@@ -238,6 +240,7 @@ def test_bounds_that_need_a_gradient():
     for name in ("middle", "reach"):
         getattr(actor.bounds, name).requires_grad_()
     assert_acts_as_pure(actor)
+    assert_acts_as_pure(actor, lambda obs: DDPG(actor, Critic(4, 2, hidden=(2,)), DDPGOptions()).act(obs, None))
     assert_trains_as_pure(actor)
 
 

@@ -107,7 +107,8 @@ class ActorCritic(BaseAgent):
         self._fast = FastActor(actor)
         self.action_dim = actor.bounds.middle.numel()
         bounds = actor.bounds
-        self._reach, self._low, self._high = (b.cpu().numpy() for b in (bounds.reach, bounds.low, bounds.high))
+        limits = (bounds.reach, bounds.low, bounds.high)
+        self._reach, self._low, self._high = (b.detach().cpu().resolve_neg().numpy() for b in limits)
 
     def explore(self, obs: NDArray[Any], rng: np.random.Generator | None, noise: float) -> NDArray[Any]:
         """The actor's actions, with Gaussian noise relative to half the range if there is a generator."""

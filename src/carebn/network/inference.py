@@ -243,4 +243,4 @@ class FastActor:
         device = next(self.actor.parameters()).device
         with torch.no_grad(), moving_statistics(norms):
             action: Tensor = self.actor(torch.from_numpy(obs).to(device))
-            return action.cpu().resolve_neg().numpy()
+            return action.cpu().numpy()
