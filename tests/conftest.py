@@ -1,10 +1,42 @@
-"""What the tests of every room may need. That it lies here also lets them import ``abilities``."""
+"""What the tests of every room may need. That it lies here also lets them import ``abilities`` and ``said``."""
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+import torch
 from abilities import BFLOAT16_PRODUCTS, obstacle
+from said import Said
+
+from carebn import cli
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """For these small tensors: several gain nothing and lose much on a busy machine. What depends on their number sets
+    it; ``test_kernel_threads`` shows that no bit does."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def carebn(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Said]:
+    """Runs the command in this process, in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*words: object) -> Said:
+        monkeypatch.setattr(sys, "argv", ["carebn", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        out, err = capfd.readouterr()
+        return Said(stop.value.code if isinstance(stop.value.code, int) else 0, out, err)
+
+    return call
 
 
 @pytest.fixture(scope="session")

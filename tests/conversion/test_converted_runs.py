@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import torch
-from test_command_line import assert_one_sentence, carebn  # noqa: F401  # a fixture
+from said import assert_one_sentence
 
 import carebn as package
 from carebn.conversion import Conversion, ConvertedActor, ConvertedQNetwork
@@ -111,7 +111,7 @@ def test_a_trained_policy_keeps_its_return(
 
 
 @pytest.mark.slow
-def test_the_return_against_time_steps(trained: Path, tmp_path: Path, carebn: Any) -> None:  # noqa: F811
+def test_the_return_against_time_steps(trained: Path, tmp_path: Path, carebn: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(QUICK_TASKS)
         said = carebn("convert", str(trained), "--out", "out", "--sweep", "20", "1", "5", "--episodes", "3", "--trust")
@@ -128,7 +128,7 @@ def test_the_return_against_time_steps(trained: Path, tmp_path: Path, carebn: An
     assert read_conversion(tmp_path / "out")["time_steps"] == 100  # the sweep does not change what is written
 
 
-def test_a_run_without_its_spaces_asks_its_environment(tmp_path: Path, carebn: Any) -> None:  # noqa: F811
+def test_a_run_without_its_spaces_asks_its_environment(tmp_path: Path, carebn: Any) -> None:
     """As runs of earlier versions: the ANN beside the converted policy may import what the user allowed, too."""
     run = tmp_path / "run"
     Run(TrainConfig(run_dir=run, **TINY | {"env_id": "PointMass-v0", "import_modules": ("quick_tasks",)})).train()
@@ -167,7 +167,7 @@ def test_every_ann_converts_and_opens_again(tmp_path: Path, algo: str, env_id: s
     np.testing.assert_allclose(single, again.predict(obs)[0][0], rtol=1e-6)
 
 
-def test_the_command_writes_what_evaluate_reads(finished: Path, carebn: Any) -> None:  # noqa: F811
+def test_the_command_writes_what_evaluate_reads(finished: Path, carebn: Any) -> None:
     said = carebn("convert", str(finished), "--time-steps", "20", "--residual", "crpi", "--alpha", "0.5")
     assert (said.code, said.err) == (0, "")
     out = finished / "converted-ltb-T20-crpi0.5"
@@ -298,7 +298,7 @@ def test_stable_baselines_carries_the_state(finished: Path, tmp_path: Path) -> N
         (["--episodes", "0"], "--episodes must be at least 1"),
     ],
 )
-def test_options_that_make_no_sense(finished: Path, carebn: Any, words: list[str], said: str) -> None:  # noqa: F811
+def test_options_that_make_no_sense(finished: Path, carebn: Any, words: list[str], said: str) -> None:
     before = sorted(finished.rglob("*"))
     result = carebn("convert", str(finished), *words)
     assert_one_sentence(result)
@@ -306,7 +306,7 @@ def test_options_that_make_no_sense(finished: Path, carebn: Any, words: list[str
     assert sorted(finished.rglob("*")) == before  # nothing was written
 
 
-def test_a_spiking_run(finished: Path, carebn: Any) -> None:  # noqa: F811
+def test_a_spiking_run(finished: Path, carebn: Any) -> None:
     config = TrainConfig(**TINY | {"method": "care-bn"}).checked().as_json()
     (finished / "config.json").write_text(json.dumps(config))
     (finished / "checksums.json").unlink()
@@ -315,14 +315,14 @@ def test_a_spiking_run(finished: Path, carebn: Any) -> None:  # noqa: F811
     assert "--method care-bn, which is spiking already" in result.err
 
 
-def test_a_converted_policy(finished: Path, tmp_path: Path, carebn: Any) -> None:  # noqa: F811
+def test_a_converted_policy(finished: Path, tmp_path: Path, carebn: Any) -> None:
     converted(finished, tmp_path / "out")
     result = carebn("convert", "out")
     assert_one_sentence(result)
     assert "holds a converted policy already" in result.err
 
 
-def test_an_unfinished_run(tmp_path: Path, carebn: Any) -> None:  # noqa: F811
+def test_an_unfinished_run(tmp_path: Path, carebn: Any) -> None:
     run = Run(TrainConfig(run_dir=tmp_path / "run", **TINY))
     run.stop_asked = True
     with pytest.raises(Exception, match="stopped at step 1"):
@@ -372,14 +372,14 @@ def damage_newest_segment(run: Path) -> None:
         (lambda run: shutil.rmtree(run), "is not a run directory"),
     ],
 )
-def test_a_damaged_run(finished: Path, carebn: Any, damage: Any, said: str) -> None:  # noqa: F811
+def test_a_damaged_run(finished: Path, carebn: Any, damage: Any, said: str) -> None:
     damage(finished)
     result = carebn("convert", str(finished))
     assert_one_sentence(result)
     assert said in result.err
 
 
-def test_where_the_policy_cannot_go(finished: Path, tmp_path: Path, carebn: Any) -> None:  # noqa: F811
+def test_where_the_policy_cannot_go(finished: Path, tmp_path: Path, carebn: Any) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from said import assert_one_sentence
 
 from carebn import cli
 from carebn.errors import told
@@ -20,22 +21,14 @@ DEPTH = 100_000
 
 
 @pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path):
+def refused(carebn):
     """Runs a command in an empty directory; returns the one sentence that it says."""
-    monkeypatch.chdir(tmp_path)
-    for library in ("OMP", "MKL", "OPENBLAS", "NUMBA"):
-        monkeypatch.setenv(f"{library}_NUM_THREADS", "1")  # so that what it sets is put back afterwards
 
     def call(*words: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["carebn", *words])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        out, err = capfd.readouterr()
-        assert stop.value.code == 1
-        assert out == ""
-        assert err.startswith("carebn: ")
-        assert err.count("\n") == 1
-        return err
+        said = carebn(*words)
+        assert_one_sentence(said)
+        assert said.out == ""
+        return said.err
 
     return call
 

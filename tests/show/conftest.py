@@ -1,13 +1,11 @@
-"""Tiny trained runs, and the command line in this process."""
+"""Tiny trained runs."""
 
-import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from carebn import cli
-from carebn.show.stage import working_backend
+from carebn.show.drawn_environment import working_backend
 from carebn.training import Run, TrainConfig
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -18,12 +16,6 @@ RUNS: dict[str, dict[str, Any]] = {
     "pong-ann": {"env_id": "ALE/Pong-v5", "algo": "dqn", "method": "ann"},
     "cartpole": {"env_id": "CartPole-v1", "algo": "dqn"},
 }
-
-
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture(scope="session")
@@ -46,24 +38,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory):
         return made[name]
 
     return directory
-
-
-@pytest.fixture
-def carebn(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path):
-    """Runs the command in this process, in an empty directory."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    for library in ("OMP", "MKL", "OPENBLAS", "NUMBA"):
-        monkeypatch.setenv(f"{library}_NUM_THREADS", "1")  # so that what it sets is put back afterwards
-
-    def call(*words: object) -> Said:
-        monkeypatch.setattr(sys, "argv", ["carebn", *map(str, words)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        out, err = capfd.readouterr()
-        return Said(stop.value.code if isinstance(stop.value.code, int) else 0, out, err)
-
-    return call
 
 
 @pytest.fixture(scope="session")

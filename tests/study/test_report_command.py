@@ -7,14 +7,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib as mpl
 import pytest
 from abilities import reads_proc
 from fake_runs import PROBE, write_run
 
-from carebn import cli
 from carebn.commands.report import Config, run
 from carebn.paper.facts import IDP
 from carebn.paper.facts import MUJOCO as ENVS
@@ -25,30 +24,6 @@ from carebn.study.views.explorer import explore
 from carebn.study.views.studies import view_studies
 
 pytestmark = pytest.mark.slow
-
-
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def carebn(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path):
-    """Runs the command in this process, in ``tmp_path``."""
-    monkeypatch.chdir(tmp_path)
-    for library in ("OMP", "MKL", "OPENBLAS", "NUMBA"):
-        monkeypatch.setenv(f"{library}_NUM_THREADS", "1")  # so that what it sets is put back afterwards
-
-    def call(*words: str) -> Said:
-        monkeypatch.setattr(sys, "argv", ["carebn", *words])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        out, err = capfd.readouterr()
-        assert "Traceback" not in err
-        return Said(stop.value.code if isinstance(stop.value.code, int) else 0, out, err)
-
-    return call
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_command_line import assert_one_sentence, carebn  # noqa: F401  # a fixture
+from said import assert_one_sentence
 from test_extension import config, make_older
 
 import carebn as package
@@ -58,7 +58,7 @@ def test_its_record_tells_which_evaluation_it_was(finished: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_commands(finished: Path, tmp_path: Path, carebn: Any) -> None:  # noqa: F811
+def test_the_commands(finished: Path, tmp_path: Path, carebn: Any) -> None:
     run = str(finished)
     last = carebn("evaluate", run, "--episodes", "3")
     best = carebn("evaluate", run, "--episodes", "3", "--which", "best")
@@ -79,7 +79,7 @@ def test_the_commands(finished: Path, tmp_path: Path, carebn: Any) -> None:  # n
     assert carebn("spikes", run, "--which", "best", "--out", "raster.png").code == 0
 
 
-def test_a_run_without_one(finished: Path, carebn: Any) -> None:  # noqa: F811
+def test_a_run_without_one(finished: Path, carebn: Any) -> None:
     make_older(finished)
     result = carebn("evaluate", str(finished), "--which", "best")
     assert_one_sentence(result)
@@ -94,7 +94,7 @@ def _seed(directory: Path) -> int:
     return int(json.loads((directory / "config.json").read_bytes())["seed"])
 
 
-def test_files_that_do_not_belong_together(finished: Path, carebn: Any) -> None:  # noqa: F811
+def test_files_that_do_not_belong_together(finished: Path, carebn: Any) -> None:
     shutil.copy(finished / "policy.safetensors", finished / "best.safetensors")
     result = carebn("evaluate", str(finished), "--which", "best")
     assert_one_sentence(result)

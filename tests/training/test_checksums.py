@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_command_line import assert_one_sentence, carebn  # noqa: F401  # a fixture
+from said import assert_one_sentence
 from test_extension import config, contents, make_older, measured
 
 from carebn import load
@@ -98,7 +98,7 @@ def test_a_run_does_not_go_on_with_what_was_changed(finished: Path, name: str) -
         measured(config("measured", finished, 60, log_interval=8 if name == "config.json" else 7)).train()
 
 
-def test_a_policy_is_not_opened_with_another_configuration(finished: Path, carebn: Any) -> None:  # noqa: F811
+def test_a_policy_is_not_opened_with_another_configuration(finished: Path, carebn: Any) -> None:
     change_a_digit(finished / "config.json", '"time_steps"')
     for words in (["evaluate"], ["export", "--to", "numpy", "--out", "x.npz"], ["convert"]):
         result = carebn(words[0], str(finished), *words[1:])
@@ -106,7 +106,7 @@ def test_a_policy_is_not_opened_with_another_configuration(finished: Path, careb
         assert "config.json does not match its checksum" in result.err
 
 
-def test_a_run_of_an_earlier_version_opens(finished: Path, carebn: Any) -> None:  # noqa: F811
+def test_a_run_of_an_earlier_version_opens(finished: Path, carebn: Any) -> None:
     expected = read_run(finished, measures=True)
     make_older(finished)
     assert read_run(finished, measures=True) == expected
@@ -115,7 +115,7 @@ def test_a_run_of_an_earlier_version_opens(finished: Path, carebn: Any) -> None:
     assert (finished / "checksums.json").exists()  # from now on
 
 
-def test_a_damaged_older_checkpoint_is_noticed_at_once(finished: Path, carebn: Any) -> None:  # noqa: F811
+def test_a_damaged_older_checkpoint_is_noticed_at_once(finished: Path, carebn: Any) -> None:
     path = finished / "checkpoint" / "000000045" / "agent.safetensors"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     said = carebn("train", "--run-dir", str(finished), "--quiet")

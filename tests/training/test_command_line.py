@@ -4,12 +4,11 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import tyro
+from said import Said, assert_one_sentence
 
-from carebn import cli
 from carebn.training import Run, TrainConfig
 
 TINY = [
@@ -27,38 +26,6 @@ TINY = [
     ),
     *("--recalibration-batches", "2", "--checkpoint-interval", "20", "--quiet"),
 ]
-
-
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def carebn(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path):
-    """Runs the command in this process, in an empty directory."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    for library in ("OMP", "MKL", "OPENBLAS", "NUMBA"):
-        monkeypatch.setenv(f"{library}_NUM_THREADS", "1")  # so that what it sets is put back afterwards
-
-    def call(*words: str) -> Said:
-        monkeypatch.setattr(sys, "argv", ["carebn", *words])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        out, err = capfd.readouterr()
-        return Said(stop.value.code if isinstance(stop.value.code, int) else 0, out, err)
-
-    return call
-
-
-def assert_one_sentence(said: Said) -> None:
-    assert said.code == 1
-    assert said.err.startswith("carebn: ")
-    assert said.err.count("\n") == 1
-    assert "Traceback" not in said.err
-    assert said.out == ""
 
 
 # --- mistakes ---------------------------------------------------------------------------------------------------------

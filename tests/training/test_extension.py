@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_command_line import assert_one_sentence, carebn  # noqa: F401  # a fixture
+from said import assert_one_sentence
 from test_resume import contents
 
 from carebn.commands.train import run as train
@@ -221,7 +221,7 @@ def test_fewer_steps(tmp_path: Path) -> None:
 # --- by the command line ----------------------------------------------------------------------------------------------
 
 
-def test_the_directory_alone_resumes_a_run(tmp_path: Path, carebn: Any) -> None:  # noqa: F811
+def test_the_directory_alone_resumes_a_run(tmp_path: Path, carebn: Any) -> None:
     train(config("measured", tmp_path / "whole", 90))
     grown = tmp_path / "grown"
     killed(config("measured", grown, 45), 33)
@@ -244,7 +244,7 @@ def test_the_directory_alone_resumes_a_run(tmp_path: Path, carebn: Any) -> None:
         (["--total-timesteps", "30"], "is at step 45 already"),
     ],
 )
-def test_what_is_named_must_be_the_runs_own(more: list[str], said: str, tmp_path: Path, carebn: Any) -> None:  # noqa: F811
+def test_what_is_named_must_be_the_runs_own(more: list[str], said: str, tmp_path: Path, carebn: Any) -> None:
     Run(config("td3", tmp_path / "run", 45)).train()
     before = contents(tmp_path / "run")
     result = carebn("train", "--run-dir", str(tmp_path / "run"), "--quiet", *more)
@@ -273,7 +273,7 @@ def test_a_run_named_with_its_threads_is_found(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("kind", RUNS if FULL else ["dqn", "converted", "measured"])
-def test_command_txt_repeats_the_run(kind: str, tmp_path: Path, carebn: Any) -> None:  # noqa: F811
+def test_command_txt_repeats_the_run(kind: str, tmp_path: Path, carebn: Any) -> None:
     """Also of one that was given more steps."""
     train(config(kind, tmp_path / "run", 45))
     train(config(kind, tmp_path / "run", 74))
@@ -298,7 +298,7 @@ def test_an_earlier_end_is_told(tmp_path: Path) -> None:
     assert shorter.warnings == ["this run was to have 90 steps, and now ends after 45"]
 
 
-def test_a_directory_without_a_run_alone_begins_none(carebn: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_a_directory_without_a_run_alone_begins_none(carebn: Any, tmp_path: Path) -> None:
     """A mistyped name would train the default task for hours."""
     for words in ([], ["--threads", "1", "--quiet"]):
         said = carebn("train", "--run-dir", str(tmp_path / "mistyped"), *words)

@@ -7,7 +7,7 @@ from typing import Literal
 
 import tyro
 
-from carebn.commands.consent import Consent
+from carebn.commands.consent import Consent, next_command
 from carebn.conversion import Conversion
 from carebn.limits import check_episodes
 from carebn.measure.time_steps_curve import plot_time_steps_curve, print_time_steps_curve, time_steps_curve
@@ -80,5 +80,5 @@ def run(config: Config) -> int:
                 print(f"warning: {told}", file=sys.stderr)
                 break
         print(f"return against time steps: {plot_time_steps_curve(curve, out, policy.config.title())}")
-    print(f"next: carebn evaluate {out}")
+    print(next_command(out, policy.config))
     return 0

@@ -179,8 +179,9 @@ def _run(config: RunStudy) -> int:
 
 def _plan(sweep: "Sweep", config: RunStudy) -> None:
     from carebn.study.evidence.runs import read_runs
-    from carebn.study.sweep.estimate import estimate, spelled
+    from carebn.study.sweep.estimate import estimate
     from carebn.study.sweep.jobs import DONE, newest_checkpoint
+    from carebn.training.progress import spelled
 
     console = terminal()
     table = Table(box=None, pad_edge=False)

@@ -2,11 +2,11 @@
 
 import sys
 from inspect import signature
-from shlex import quote
 from typing import Any
 
 from carebn.algorithm import ALGORITHMS
 from carebn.checksums import read_sealed
+from carebn.commands.consent import next_command
 from carebn.measure.observers import observers_for
 from carebn.norm import NORMS
 from carebn.training import InterruptedRun, TrainConfig
@@ -101,6 +101,5 @@ def run(config: TrainConfig) -> int:
         print(f"converted to a spiking policy: mean return {score:.1f}")
         policy = done.converted
     print(f"policy: {policy / 'policy.safetensors'}\nlearning curve: {done.curve}")
-    needs = " ".join(("", "--import", *modules_of(run.config))) if modules_of(run.config) else ""
-    print(f"next: carebn evaluate {quote(str(policy))}{needs}")
+    print(next_command(policy, run.config))
     return 0

@@ -10,10 +10,10 @@ from carebn.commands.consent import Consent
 from carebn.limits import check_episodes
 from carebn.measure.spikes import decide
 from carebn.show.counter import Counter
+from carebn.show.drawn_environment import DrawnEnvironment
 from carebn.show.film import Film, format_of
 from carebn.show.outputs import writable_file
 from carebn.show.screen import Controls, Screen
-from carebn.show.stage import Stage
 from carebn.training.checkpoint import unfinished
 from carebn.training.environment import check_step, reset, spaces_of, step
 from carebn.training.policy import Which, load
@@ -63,16 +63,16 @@ def run(config: Config) -> int:
     if warning:
         Console(stderr=True).print(f"warning: {warning}", highlight=False, soft_wrap=True)
     env_id = policy.config.env_id
-    stage = Stage(env_id, policy.make_env, size=620 * form.size[0] // 1920, fine=config.fine)
-    every, fps = form.timing((stage.rate or USUAL_RATE) * config.speed)
-    controls = Controls.of(stage.env, spaces_of(stage.env, env_id))
+    drawn = DrawnEnvironment(env_id, policy.make_env, size=620 * form.size[0] // 1920, fine=config.fine)
+    every, fps = form.timing((drawn.rate or USUAL_RATE) * config.speed)
+    controls = Controls.of(drawn.env, spaces_of(drawn.env, env_id))
     most = max(1, int(config.seconds * fps))
     screen: Screen | None = None
-    reset(stage.env, env_id, config.seed)
-    stage.look()  # what cannot be drawn is told before a film is begun
+    reset(drawn.env, env_id, config.seed)
+    drawn.look()  # what cannot be drawn is told before a film is begun
     with Film(config.out, fps, form.size) as film, Counter("frames", most, config.quiet) as counter:
         for episode in range(config.episodes):
-            obs = reset(stage.env, env_id, config.seed + episode)
+            obs = reset(drawn.env, env_id, config.seed + episode)
             check_step(env_id, obs, 0.0)
             score, over, decisions = 0.0, False, 0
             state = None  # nothing is carried from one episode to the next
@@ -81,22 +81,22 @@ def run(config: Config) -> int:
                 state = decision.state
                 if screen is None:
                     title = policy.title()
-                    screen = Screen(form.size, title, decision.populations, controls, stage.rate, config.speed)
+                    screen = Screen(form.size, title, decision.populations, controls, drawn.rate, config.speed)
                 if decisions == 0:
                     screen.clear()
                 screen.add(decision)
                 if decisions % every == 0:
                     note = f"episode {episode + 1} of {config.episodes}" if config.episodes > 1 else ""
-                    film.add(screen.frame(stage.look(), score, decisions, note))
+                    film.add(screen.frame(drawn.look(), score, decisions, note))
                     counter.advance()
-                obs, reward, terminated, truncated = step(stage.env, env_id, decision.action[0])
+                obs, reward, terminated, truncated = step(drawn.env, env_id, decision.action[0])
                 check_step(env_id, obs, reward)
                 score += reward
                 decisions += 1
                 over = terminated or truncated
             if screen is not None and film.frames < most:
                 ending = "ended" if terminated else "time limit"
-                film.add(screen.frame(stage.look(), score, decisions, f"{ending} after {decisions} decisions"))
+                film.add(screen.frame(drawn.look(), score, decisions, f"{ending} after {decisions} decisions"))
                 counter.advance()
             cut = "" if over else f", cut after {config.seconds:g} s of film"
             counter.console.print(
@@ -104,6 +104,6 @@ def run(config: Config) -> int:
             )
             if not over:
                 break
-    stage.env.close()
+    drawn.env.close()
     print(f"film: {config.out} ({film.frames} frames, {film.frames / fps:.1f} s)")
     return 0

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Self
 from imageio_ffmpeg import write_frames
 
 from carebn.errors import unknown_name
+from carebn.show.drawn_environment import Picture
 from carebn.show.outputs import writable_file
-from carebn.show.stage import Picture
 from carebn.training.files import flush_directory
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from carebn.measure.spikes import Decision, Population
+from carebn.show.drawn_environment import Picture
 from carebn.show.rows import Rows, plan_rows
-from carebn.show.stage import Picture
 from carebn.training.environment import Env, Spaces
 
 Colour = tuple[int, int, int]

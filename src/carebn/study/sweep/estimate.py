@@ -85,17 +85,3 @@ def estimate(jobs: Sequence[Job], records: Iterable[RunRecord]) -> Estimate:
         steps += job.total - newest_checkpoint(job.directory)
         used.append(speed.source)
     return Estimate(seconds, tuple(dict.fromkeys(used)), steps / seconds if seconds else 0.0)
-
-
-def spelled(seconds: float) -> str:
-    """For people: ``3 h 20 min``."""
-    minutes = round(seconds / 60)
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if minutes < 90:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes} min"
-    days, hours = divmod(hours, 24)
-    return f"{days} days {hours} h"

@@ -6,15 +6,15 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from carebn.show import stage
-from carebn.show.stage import Stage
+from carebn.show import drawn_environment
+from carebn.show.drawn_environment import DrawnEnvironment
 from carebn.training.environment import make_env
 
 pytestmark = pytest.mark.slow
 
 
 def test_mujoco(mujoco_draws: None) -> None:
-    hopper = Stage("Hopper-v4", partial(make_env, "Hopper-v4"), size=128)
+    hopper = DrawnEnvironment("Hopper-v4", partial(make_env, "Hopper-v4"), size=128)
     hopper.env.reset(seed=0)
     first = hopper.look()
     assert first.shape == (128, 128, 3)
@@ -30,7 +30,7 @@ def test_mujoco(mujoco_draws: None) -> None:
 def test_fine_pictures_differ_but_show_the_same(mujoco_draws: None) -> None:
     pictures = []
     for fine in (False, True):
-        ant = Stage("Ant-v4", partial(make_env, "Ant-v4"), size=128, fine=fine)
+        ant = DrawnEnvironment("Ant-v4", partial(make_env, "Ant-v4"), size=128, fine=fine)
         ant.env.reset(seed=0)
         pictures.append(ant.look().astype(float))
         ant.env.close()
@@ -39,7 +39,7 @@ def test_fine_pictures_differ_but_show_the_same(mujoco_draws: None) -> None:
 
 
 def test_atari_in_its_own_time() -> None:
-    pong = Stage("ALE/Pong-v5", partial(make_env, "ALE/Pong-v5"), size=128)
+    pong = DrawnEnvironment("ALE/Pong-v5", partial(make_env, "ALE/Pong-v5"), size=128)
     obs, _ = pong.env.reset(seed=0)
     assert obs.shape == (128,)  # still the RAM
     assert pong.look().shape == (210, 160, 3)
@@ -54,7 +54,7 @@ def test_what_cannot_be_drawn_is_one_sentence() -> None:
 
     gym.register("Invisible-v0", Invisible)
     with pytest.raises(ValueError, match="Invisible-v0 cannot be drawn"):
-        Stage("Invisible-v0", partial(make_env, "Invisible-v0"), size=128)
+        DrawnEnvironment("Invisible-v0", partial(make_env, "Invisible-v0"), size=128)
 
 
 def test_a_class_that_draws_nothing_is_one_sentence() -> None:
@@ -68,20 +68,20 @@ def test_a_class_that_draws_nothing_is_one_sentence() -> None:
 
     gym.register("Promising-v0", Promising, disable_env_checker=True, order_enforce=False)
     with pytest.raises(ValueError, match=r"Promising-v0 cannot be drawn: its class has no render\(\)"):
-        Stage("Promising-v0", partial(make_env, "Promising-v0"), size=128).look()
+        DrawnEnvironment("Promising-v0", partial(make_env, "Promising-v0"), size=128).look()
 
 
 def test_mujoco_without_anything_to_draw_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """EGL is kept from finding a driver; OSMesa and a screen are not tried, because this machine may have them."""
-    monkeypatch.setattr(stage.working_backend, "__defaults__", (("egl",),))
+    monkeypatch.setattr(drawn_environment.working_backend, "__defaults__", (("egl",),))
     monkeypatch.setenv("__EGL_VENDOR_LIBRARY_FILENAMES", "/no/such/driver.json")
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     with pytest.raises(ValueError, match=r"neither EGL nor OSMesa works; install .* libegl1") as told:
-        Stage("Hopper-v4", partial(make_env, "Hopper-v4"), size=128)
+        DrawnEnvironment("Hopper-v4", partial(make_env, "Hopper-v4"), size=128)
     assert "\n" not in str(told.value)
 
 
 def test_a_wrong_choice_of_the_users_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUJOCO_GL", "nonsense")
     with pytest.raises(ValueError, match="MuJoCo cannot draw with MUJOCO_GL=nonsense; unset it"):
-        Stage("Hopper-v4", partial(make_env, "Hopper-v4"), size=128)
+        DrawnEnvironment("Hopper-v4", partial(make_env, "Hopper-v4"), size=128)

@@ -53,7 +53,7 @@ def is_mujoco(env_id: str) -> bool:
     return spec is not None and str(spec.entry_point).startswith("gymnasium.envs.mujoco")
 
 
-class Stage:
+class DrawnEnvironment:
     """An environment that can be looked at. ``rate``: decisions per second of its time; None if it does not say.
 
     ``fine``: MuJoCo's shadows, reflections and smooth edges, which take ten times as long without a graphics card.
