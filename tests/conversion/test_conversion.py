@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from carebn.conversion.convert import Conversion, convert, folded_layers
 from carebn.conversion.converted import ConvertedActor, ConvertedQNetwork, Simulation
-from carebn.conversion.integrate_fire import IntegrateFireBody
+from carebn.conversion.integrate_fire import IntegrateFireBody, IntegrateFireLayer
 from carebn.conversion.thresholds import SMALLEST, maxima
 from carebn.kernels import pure
 from carebn.network import ANNActor, ANNQNetwork, SpikingActor
@@ -359,3 +359,29 @@ def test_defaults() -> None:
     )
     assert Conversion(rule="max").checked() == Conversion(rule="max")
     assert Conversion(time_steps=20).simulation(3.2) == Simulation(20, 4)
+
+
+@pytest.mark.parametrize("how", ["data", "numpy", "another layer", "in place"])
+def test_a_weight_that_was_changed_after_the_first_call_counts(how: str) -> None:
+    """Some of these ways leave no trace in torch's count of versions."""
+    torch.manual_seed(0)
+    body = IntegrateFireBody([3, 16, 8])
+    x, start = torch.randn(4, 3), torch.full((4, 24), 0.5)
+    before = body.run(x, start, 12, 0).rate
+    weight = body.layers[1].linear.weight
+    if how == "data":
+        weight.data.mul_(-1.5)
+    elif how == "numpy":
+        weight.detach().numpy()[:] *= -1.5
+    elif how == "in place":
+        with torch.no_grad():
+            weight.mul_(-1.5)
+    else:
+        body.layers.append(IntegrateFireLayer(8, 5))
+        start = torch.full((4, 29), 0.5)
+    after = body.run(x, start, 12, 0)
+    with pure():
+        expected = body.run(x, start, 12, 0)
+    assert torch.equal(after.rate, expected.rate)
+    assert torch.equal(after.counts, expected.counts)
+    assert after.rate.shape != before.shape or not torch.equal(after.rate, before)

@@ -45,7 +45,6 @@ class IntegrateFireBody(nn.Module):
     def __init__(self, sizes: Sequence[int]) -> None:
         super().__init__()
         self.layers = nn.ModuleList(IntegrateFireLayer(a, b) for a, b in pairwise(sizes))
-        self._note: tuple[list[tuple[Tensor, int, int]], list[Tensor]] = ([], [])
 
     def parts(self) -> list[IntegrateFireLayer]:
         return [layer for layer in self.layers if isinstance(layer, IntegrateFireLayer)]
@@ -88,13 +87,16 @@ class IntegrateFireBody(nn.Module):
         counts = torch.empty_like(end)
         sizes = [len(layer.threshold) for layer in layers]
         read = torch.empty_like(end[:, : sizes[-1]])
+        # A neuron's outgoing weights in one piece. Made anew for every call: nothing tells of all the ways in which a
+        # weight may have changed since the last one.
+        outgoing = [layer.linear.weight.t().contiguous() for layer in layers]
         tables = [
             LAYER.fill(
                 (0, 0, 0, 0), 1, x.dtype,
                 {"inputs": weight.shape[0], "outputs": size, "weight": weight, "bias": layer.linear.bias,
                  "threshold": layer.threshold},
             )
-            for layer, size, weight in zip(layers, sizes, self._transposed(layers), strict=True)
+            for layer, size, weight in zip(layers, sizes, outgoing, strict=True)
         ]  # fmt: skip
         KERNELS["integrate_and_fire"](
             x.dtype,
@@ -103,12 +105,3 @@ class IntegrateFireBody(nn.Module):
             tables=torch.tensor([table.address for table in tables], dtype=torch.int64, device="cpu"),
         )  # fmt: skip
         return read, counts, end
-
-    def _transposed(self, layers: list[IntegrateFireLayer]) -> list[Tensor]:
-        """A neuron's outgoing weights in one piece, as the kernel reads them; made anew when a weight has changed."""
-        now = [(layer.linear.weight, layer.linear.weight._version, layer.linear.weight.data_ptr()) for layer in layers]
-        noted, weights = self._note
-        if not (noted and all(a[0] is b[0] and a[1:] == b[1:] for a, b in zip(noted, now, strict=True))):
-            weights = [weight.detach().t().contiguous() for weight, *_ in now]
-            self._note = now, weights
-        return weights
