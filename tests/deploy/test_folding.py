@@ -322,3 +322,10 @@ def test_a_normaliser_without_weights_is_folded(options):
 def test_a_normaliser_without_statistics_is_refused():
     with pytest.raises(ValueError, match=r"without moving statistics .* cannot be folded or exported"):
         fold(spiking_actor(norm_options={"track_running_stats": False}))
+
+
+def test_a_decoder_in_another_layout_is_the_same_policy() -> None:
+    network = spiking_actor()
+    expected = fold(network).readout.weight
+    network.decoder.weight = torch.nn.Parameter(network.decoder.weight.detach().t().contiguous().t())
+    assert np.array_equal(fold(network).readout.weight, expected)

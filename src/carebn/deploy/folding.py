@@ -235,7 +235,7 @@ def _neuron(neuron: Neuron) -> GraphNeuron:
 
 def _population_readout(decoder: PopulationDecoder, steps: int) -> Readout:
     """Block-diagonal, because each output reads its own population."""
-    weight = _numpy(decoder.weight.view(-1, 1) * decoder.belongs)
+    weight = _numpy(decoder.weight.reshape(-1, 1) * decoder.belongs)
     bias, every = _numpy(decoder.bias), np.ones(steps)
     if decoder.readout == "rate":
         return Readout("sum", weight / steps, bias, every)

@@ -65,7 +65,7 @@ class PopulationConnections(nn.Module):
                 self.weight.mul_(allowed)
 
     def forward(self, spikes: Tensor) -> Tensor:
-        own = spikes.view(-1, self.groups, self.population)
+        own = spikes.reshape(-1, self.groups, self.population)
         current = torch.zeros_like(own)
         if self.weight is not None:
             if self.weight.ndim == 3:
