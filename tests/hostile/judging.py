@@ -7,6 +7,7 @@ from .running import FIRST_STEPS, LASTING, WITH_CHILDREN, Outcome
 
 USAGE = 2  # exit code of a command line that cannot be parsed
 STOPPED = (128 + 15, 130)
+UNREAD = 141  # as a shell reports a program whose reader has gone; it has nobody to tell
 LONGEST = 3000  # characters of an error message
 CRASH = re.compile(r"Traceback|Exception ignored|Segmentation|Fatal Python|core dumped|\[Errno ")
 BARE = re.compile(r"(?<![\w'\".])[A-Z]\w*(?:Error|Exception|Interrupt)\b")
@@ -29,6 +30,8 @@ def findings(case: Case, outcome: Outcome) -> list[str]:
         found.append(f"killed by signal {-outcome.code}")
     elif outcome.stopped and (outcome.code not in (*STOPPED, 0) or (outcome.code and "stopped" not in outcome.err)):
         found.append(f"does not stop cleanly: {outcome.code}")
+    elif case.output == "closed" and outcome.code == UNREAD:
+        found += [f"complains to nobody: {_last_line(outcome.err)}"] if outcome.err else []
     elif not outcome.stopped and outcome.code not in (0, USAGE):
         found += _sentence(outcome)
     if len(outcome.err) > LONGEST and outcome.code != USAGE and not crash:

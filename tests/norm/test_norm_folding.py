@@ -68,3 +68,8 @@ class Halving(BN):
 def test_what_is_not_known_is_refused_by_name(linear: nn.Module, norm: Norm | None, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         fold_norm(linear, norm, steps=5)
+
+
+def test_a_norm_of_another_size_is_refused_in_a_sentence() -> None:
+    with pytest.raises(ValueError, match="a BN of 3 features into a Linear with 2 rows of weights and 2 biases"):
+        fold_norm(nn.Linear(4, 2), BN(3))

@@ -40,15 +40,20 @@ def fold_norm(linear: nn.Module, norm: nn.Module | None = None, steps: int = 1) 
     """A Linear and the normaliser behind it, if there is one, in a network of so many time steps."""
     linear = plain(linear, nn.Linear)
     weight = linear.weight.double()
-    bias = (weight.new_zeros(linear.out_features) if linear.bias is None else linear.bias.double())[None]
+    bias = (weight.new_zeros(len(weight)) if linear.bias is None else linear.bias.double())[None]
     if norm is None or type(norm) is NoNorm:
         return FoldedLinear(weight, bias)
     # A subclass may have its own statistics and its own scale and offset, but must apply them as Norm does.
     applied = ("forward", "scale_shift", "moving_scale_shift", "_spread")
     if not isinstance(norm, Norm) or any(getattr(type(norm), name) is not getattr(Norm, name) for name in applied):
         raise ValueError(f"do not know how to fold a {type(norm).__name__} into the weights before it")
+    if norm.num_features != len(weight) or bias.shape[1] != len(weight):
+        raise ValueError(
+            f"do not know how to fold a {type(norm).__name__} of {norm.num_features} features into a Linear with "
+            f"{len(weight)} rows of weights and {bias.shape[1]} biases"
+        )
     moving = deepcopy(norm).double().moving_scale_shift()
-    scale, shift = (each.reshape(-1, linear.out_features) for each in moving)
+    scale, shift = (each.reshape(-1, len(weight)) for each in moving)
     bias = bias * scale + shift
     if len(scale) == 1:
         return FoldedLinear(weight * scale.t(), bias)
