@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from carebn.norm import BN, BNTT, NORMS, Norm, make_norm
+from carebn.norm import BN, BNTT, NORMS, CaReBN2d, Norm, make_norm
 from carebn.norm.folding import fold_norm
 
 
@@ -73,3 +73,14 @@ def test_what_is_not_known_is_refused_by_name(linear: nn.Module, norm: Norm | No
 def test_a_norm_of_another_size_is_refused_in_a_sentence() -> None:
     with pytest.raises(ValueError, match="a BN of 3 features into a Linear with 2 rows of weights and 2 biases"):
         fold_norm(nn.Linear(4, 2), BN(3))
+
+
+def test_a_norm_that_takes_the_batch_in_inference_too_is_refused() -> None:
+    class Always(BN):
+        def uses_batch(self) -> bool:
+            return True
+
+    with pytest.raises(ValueError, match="do not know how to fold a Always"):
+        fold_norm(nn.Linear(4, 3), Always(3))
+    with pytest.raises(ValueError, match="do not know how to fold a CaReBN2d"):
+        fold_norm(nn.Linear(4, 3), CaReBN2d(3))

@@ -44,7 +44,15 @@ def fold_norm(linear: nn.Module, norm: nn.Module | None = None, steps: int = 1) 
     if norm is None or type(norm) is NoNorm:
         return FoldedLinear(weight, bias)
     # A subclass may have its own statistics and its own scale and offset, but must apply them as Norm does.
-    applied = ("forward", "scale_shift", "moving_scale_shift", "_spread")
+    applied = (
+        "forward",
+        "scale_shift",
+        "moving_scale_shift",
+        "_spread",
+        "uses_batch",
+        "keeps_statistics",
+        "feature_axis",
+    )
     if not isinstance(norm, Norm) or any(getattr(type(norm), name) is not getattr(Norm, name) for name in applied):
         raise ValueError(f"do not know how to fold a {type(norm).__name__} into the weights before it")
     if norm.num_features != len(weight) or bias.shape[1] != len(weight):
