@@ -15,6 +15,7 @@ import pytest
 import carebn as package
 from carebn.cli import main
 from carebn.training import Run, TrainConfig
+from carebn.training.environment import import_own
 from carebn.training.policy import load
 
 SMALL: dict[str, Any] = {
@@ -234,3 +235,10 @@ def test_spaces_that_were_changed_are_noticed(theirs: Path, tmp_path: Path) -> N
     (tmp_path / "spaces.json").write_text(text.replace("float32", "float64"))
     with pytest.raises(ValueError, match="does not match its checksum"):
         load(tmp_path)
+
+
+def test_a_module_that_ends_the_program_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "module_that_ends_here.py").write_text("raise SystemExit(3)\n")
+    with pytest.raises(ValueError, match=r"cannot import module 'module_that_ends_here' \(--import\): SystemExit: 3"):
+        import_own("module_that_ends_here", "--import")

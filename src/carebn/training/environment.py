@@ -72,7 +72,7 @@ def import_own(module: str, option: str) -> Any:
         sys.path.append(here)
     try:
         return importlib.import_module(module)
-    except Exception as error:  # whatever such a module does wrong
+    except (Exception, SystemExit) as error:  # whatever such a module does wrong
         reason = f"{type(error).__name__}: {error} ({users_line(error)})"
         if isinstance(error, ModuleNotFoundError) and error.name in (module, module.partition(".")[0]):
             reason = f"it is not in the current directory {here}, not on PYTHONPATH and not installed"
