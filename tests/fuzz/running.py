@@ -411,6 +411,9 @@ def _act(
                 with torch.no_grad(), _moving_statistics(network, everything):
                     alone = everything and x.ndim == 1  # predict takes one observation by itself
                     action = network(x[None])[0] if alone else network(x)
+                    torch.manual_seed(case.seed)
+                    if case.python_threads > 1 and not torch.equal(network(x), action):
+                        raise UnbuildableError("every call changes it, so that threads race by design")
                 values[f"action {number} {k}"] = action.float() if not way.wide else action
                 values[f"steadiness {number} {k}"] = torch.tensor(True)
         else:
@@ -471,7 +474,8 @@ def _deploy(
         network.double().eval()
         for module in network.modules():
             if hasattr(module, "clip") and hasattr(module, "running_var"):  # folding keeps float32's smallest number
-                module.running_var += torch.finfo(torch.float32).eps - torch.finfo(torch.float64).eps
+                more = torch.finfo(torch.float32).eps - torch.finfo(torch.float64).eps
+                module.running_var = module.running_var + more  # not in place: it may be an expanded tensor
         with torch.no_grad():
             out = network(obs.double())
             values["values"] = out.float() if case.export == "onnx" else out  # which answers in float32
