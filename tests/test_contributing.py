@@ -34,7 +34,7 @@ def section(what: str) -> list[tuple[str, str, str]]:
 
 
 def follow(blocks: list[tuple[str, str, str]], root: Path) -> None:
-    """New files as they stand there; of a diff, each added line after the one before it."""
+    """New files as they stand there; of a diff, each added line after the one before it, or in the place of that."""
     for language, title, text in blocks:
         if language == "python":
             assert not (root / title).exists()
@@ -44,9 +44,10 @@ def follow(blocks: list[tuple[str, str, str]], root: Path) -> None:
             for line in text.splitlines():
                 if line.startswith("+"):
                     lines = path.read_text().splitlines()
-                    lines.insert(lines.index(before) + 1, line[1:])
+                    place = lines.index(before[1:])
+                    lines[place : place + 1] = [line[1:]] if before.startswith("-") else [before[1:], line[1:]]
                     path.write_text("\n".join(lines) + "\n")
-                before = line[1:]
+                before = line
 
 
 class Place:
@@ -134,13 +135,25 @@ def test_it_resumes_after_a_kill_to_the_same_bytes(place: Place) -> None:
     assert place.contents("runs/again") == place.contents("runs/whole")
 
 
-@pytest.mark.parametrize("what", TOYS)
-def test_lint_accepts_it(what: str, tmp_path: Path) -> None:
-    """The files of the page, as they would be committed."""
-    for name in ("src", "pyproject.toml"):
-        (shutil.copytree if (TOP / name).is_dir() else shutil.copy)(TOP / name, tmp_path / name)
-    follow(section(what), tmp_path)
-    files = [title for language, title, _ in section(what) if language == "python"]
-    for tool in (["ruff", "format", "--check", *files], ["ruff", "check", *files]):
-        done = subprocess.run([sys.executable, "-m", *tool], cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+def test_what_the_project_checks_accepts_all_three(tmp_path: Path) -> None:
+    """Lint, the order of rooms, the drawings, and the tests that know what there is."""
+    for name in ("src", "tests", "docs"):
+        shutil.copytree(TOP / name, tmp_path / name)
+    for name in ("pyproject.toml", "Makefile", "README.md"):
+        shutil.copy(TOP / name, tmp_path)
+    for what in TOYS:
+        follow(section(what), tmp_path)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "src"), "OMP_NUM_THREADS": "1"}
+    tests = (
+        "tests/norm/test_make_norm.py tests/neuron tests/training/test_methods.py tests/test_help.py "
+        "tests/test_rooms.py tests/test_drawings.py"
+    )
+    for words in (
+        "docs/draw_rooms.py",
+        "-m ruff format --check .",
+        "-m ruff check .",
+        f'-m pytest -q -n0 -p no:cacheprovider -m "not slow" {tests}',
+    ):
+        command = [sys.executable, *shlex.split(words)]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, f"{words}\n{done.stdout[-3000:]}{done.stderr[-2000:]}"

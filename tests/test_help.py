@@ -76,8 +76,8 @@ def test_the_defaults_that_are_told_are_true(
 ) -> None:
     text = in_one_line(help_of(capsys, monkeypatch, "train"))
     for told in (
-        "td3, sac 3e-4; ddpg 0.001; dqn 1e-4)", "(default: td3, ddpg, sac 256; dqn 128)", "(default: 0.99)",
-        "(default: dqn 20_000)", "(default: 1_025_000)", "(default: care, ca 0.8;",
+        "td3, sac 3e-4", "dqn 1e-4", "td3, ddpg, sac 256", "dqn 128", "(default: 0.99)", "(default: dqn 20_000)",
+        "(default: 1_025_000)", "care, ca 0.8",
     ):  # fmt: skip
         assert told in text, told
     rates = {algo: TrainConfig(algo=algo).checked().critic_learning_rate for algo in ("dqn", "ddpg", "td3", "sac")}

@@ -122,7 +122,11 @@ def _run(arguments: list[str]) -> int:
 
 
 def _say_that_it_compiles() -> None:
-    print("compiling the kernels, once (up to a minute; then they are kept on disk)", file=sys.stderr, flush=True)
+    print(
+        "compiling kernels that were not needed before (up to a minute; then they are kept on disk)",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

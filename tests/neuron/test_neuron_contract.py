@@ -25,7 +25,7 @@ INPUTS = st.lists(st.one_of(st.floats(-2, 2), st.integers(-8, 16).map(lambda n: 
 
 
 @pytest.mark.parametrize("surrogate", ALL_SURROGATES)
-@pytest.mark.parametrize("name", ALL_NEURONS)
+@pytest.mark.parametrize("name", ["lif", "clif", "dn", "dn-authors"])  # one that is added brings its own
 @settings(max_examples=25, deadline=None)
 @given(inputs=INPUTS, seed=st.integers(0, 2**16))
 def test_equals_a_loop_over_python_floats(name, surrogate, inputs, seed):

@@ -11,7 +11,7 @@ from traced_neurons import Everything, Toy
 
 from carebn.equations import KNOWN, OPERATIONS, Equations, known_kind
 from carebn.kernels import pure
-from carebn.neuron import CLIF, DN, LIF, NEURONS, Neuron, make_neuron
+from carebn.neuron import CLIF, DN, LIF, Neuron, make_neuron
 from carebn.neuron.tracing import equations_of
 
 STEPS = 6
@@ -67,8 +67,8 @@ def test_known_neurons_bit_for_bit(neuron: Neuron, seed: int) -> None:
     assert known_kind(equations_of(neuron)[0]) == type(neuron).__name__.lower()
 
 
-@pytest.mark.parametrize("name", NEURONS)
-def test_every_neuron_of_ours_is_known(name: str) -> None:
+@pytest.mark.parametrize("name", ["lif", "clif", "dn", "dn-authors"])
+def test_every_neuron_of_the_paper_is_known(name: str) -> None:
     equations, constants = equations_of(make_neuron(name))
     assert known_kind(equations) == name.removesuffix("-authors")
     neuron = make_neuron(name)

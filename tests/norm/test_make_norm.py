@@ -46,9 +46,9 @@ def everywhere(value):
     return torch.full((T, 1, F), value, dtype=torch.float64)
 
 
-def test_there_are_exactly_nine():
-    assert set(NORMS) == set(CLASSES)
-    assert len(NORMS) == 9
+def test_the_papers_nine_are_there():
+    assert set(NORMS) >= set(CLASSES)
+    assert len(CLASSES) == 9
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -182,7 +182,7 @@ def test_a_signal_while_the_kernels_are_compiled(tmp_path: Path) -> None:
     assert process.stderr is not None
     assert process.stderr.readline() == "Pendulum-v1, td3, care-bn, clif, seed 0: 1,000 steps, in run\n"
     said = process.stderr.readline()
-    assert said == "compiling the kernels, once (up to a minute; then they are kept on disk)\n"
+    assert said == "compiling kernels that were not needed before (up to a minute; then they are kept on disk)\n"
     process.send_signal(signal.SIGINT)
     code, said = end(process)
     assert code == 130

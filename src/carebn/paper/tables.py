@@ -60,9 +60,9 @@ MAIN = _returns(
     _row("TEBN", Variant("tebn", neuron="clif"), "9349±1 4408±1156 9452±539 3472±135 4235±381", 0.69),
     _row("TABN", Variant("tab", neuron="clif"), "9348±2 4382±753 9784±169 3585±83 4537±398", 3.25),
     _row("CaRe-BN", care("clif", "td3"), CARE_CLIF, 5.90),
-    note="The ANN fails on InvertedDoublePendulum; without it the APG of CaRe-BN is 1.2 %, not 5.9 %. Our ANN-SNN is "
-    "the policy after the last step, converted with T = 100 and evaluated once. It has no maximum over training, so "
-    "what is relative to the ANN in its row is relative to the ANN's last evaluation.",
+    note="The paper's ANN fails on InvertedDoublePendulum; without it the APG of CaRe-BN is 1.2 %, not 5.9 %. Our "
+    "ANN-SNN is the policy after the last step, converted with T = 100 and evaluated once. It has no maximum over "
+    "training, so what is relative to the ANN in its row is relative to the ANN's last evaluation.",
 )
 
 

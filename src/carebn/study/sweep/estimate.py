@@ -1,4 +1,4 @@
-"""How long a sweep will take: from the speed of runs that exist, or else of one short run made now."""
+"""How long a sweep will take: from the speed of runs that exist, or else of short runs made now."""
 
 import tempfile
 from collections import defaultdict
@@ -15,7 +15,7 @@ from carebn.training.record import read_rows
 
 TRIAL_STEPS = 400  # of the short run, half of them to get warm
 
-Key = tuple[str, str, str, int]
+Key = tuple[str, str, str, int, tuple[int, ...], int]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class Speed:
 
 
 def _key(config: TrainConfig) -> Key:
-    return config.algo, config.method, config.neuron, config.time_steps
+    assert config.batch_size is not None  # filled in: the configuration was checked
+    return config.algo, config.method, config.neuron, config.time_steps, config.hidden, config.batch_size
 
 
 def recorded_speeds(records: Iterable[RunRecord]) -> dict[Key, Speed]:
@@ -41,8 +42,9 @@ def recorded_speeds(records: Iterable[RunRecord]) -> dict[Key, Speed]:
     found: dict[Key, list[float]] = defaultdict(list)
     for run in records:
         if run.speed:
-            key = (run.algo, run.method, run.neuron, int(run.config.get("time_steps", TrainConfig.time_steps)))
-            found[key].append(1 / run.speed)
+            time_steps = int(run.config.get("time_steps", TrainConfig.time_steps))
+            sizes = tuple(run.config.get("hidden", TrainConfig.hidden)), int(run.config.get("batch_size", 0))
+            found[run.algo, run.method, run.neuron, time_steps, *sizes].append(1 / run.speed)
     return {key: Speed(fmean(seconds), 0.0, "runs that exist") for key, seconds in found.items()}
 
 
@@ -72,15 +74,17 @@ class Estimate:
 
 
 def estimate(jobs: Sequence[Job], records: Iterable[RunRecord]) -> Estimate:
-    """For all that is left to do. A kind of run that nobody has made yet is taken to be as fast as the one measured."""
+    """For all that is left to do. What nobody has run yet is taken to be as fast as a short run: one of a spiking
+    network, one of an ordinary one, as far as there are such."""
     speeds = recorded_speeds(records)
     left = [job for job in jobs if job.state != DONE]
-    unknown = [job for job in left if _key(job.config) not in speeds]
-    trial = measured_speed(unknown[0].config) if unknown else None
+    trials: dict[bool, Speed] = {}
     used, seconds, steps = [], 0.0, 0
     for job in left:
-        speed = speeds.get(_key(job.config)) or trial
-        assert speed is not None
+        spiking = job.config.neuron != "none"
+        speed = speeds.get(_key(job.config)) or trials.get(spiking)
+        if speed is None:
+            speed = trials[spiking] = measured_speed(job.config)
         seconds += speed.seconds(job)
         steps += job.total - newest_checkpoint(job.directory)
         used.append(speed.source)
