@@ -16,13 +16,14 @@ THEIR_OWN = "cannot import module"  # what a module of the user's raised is name
 
 def findings(case: Case, outcome: Outcome) -> list[str]:
     """What is wrong, in a few words each; nothing if all is well."""
+    lasting = case.command in LASTING or case.words[:1] == ("train",)  # a plain one trains the default task
     found = []
     crash = CRASH.search(outcome.err)
     if crash:
         found.append(f"crashes: {_last_line(outcome.err)}")
     elif outcome.ignored:
         found.append("does not stop when asked to")
-    elif outcome.stopped and case.command not in LASTING:
+    elif outcome.stopped and not lasting:
         found.append("hangs" if outcome.cpu < FIRST_STEPS else "takes forever")
     elif outcome.stopped and outcome.cpu < FIRST_STEPS and case.command not in WITH_CHILDREN:
         found.append("hangs")

@@ -243,6 +243,21 @@ def test_training_cost_is_its_own_measurement(tmp_path: Path, study) -> None:
     assert "training-cost.json cannot be read as a measurement" in study("show", "training-cost").err
 
 
+def test_no_runs_at_all_are_told_once(tmp_path: Path, study) -> None:
+    said = study("show", "all", "--runs", "nowhere")
+    assert said.code == 0
+    assert said.err.count("nowhere holds no run") == 1
+    assert "nowhere holds no runs; make them with: carebn study run all --runs nowhere\n" in said.err
+
+
+def test_a_measurement_of_another_shape_is_told_without_names_of_exceptions(tmp_path: Path, study) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "training-cost.json").write_text("{}")
+    said = study("show", "training-cost")
+    assert "training-cost.json" in said.err
+    assert "Error" not in said.err
+
+
 def test_training_cost_needs_no_runs(study) -> None:
     said = study("run", "training-cost", "--dry-run")
     assert said.code == 0

@@ -228,6 +228,9 @@ def _show(config: ShowStudy) -> int:
     measured = read_measured([config.runs])
     for problem in (*found.problems, *measured.problems):
         _tell(problem)
+    if not found.records and len(studies) > 1:  # once, not for each of them
+        names = " ".join(config.names)
+        _tell(f"{config.runs} holds no runs; make them with: carebn study run {names}" + _runs_option(config.runs))
     console = terminal()
     for i, study in enumerate(studies):
         gathered = gather(study, found.records, config.scale, envs, config.seeds, measured)
@@ -238,7 +241,7 @@ def _show(config: ShowStudy) -> int:
             which = " and ".join(map(str, budgets))
             problems.append(f"the runs of {study.name} were made at several budgets ({which}): choose with --scale")
         there = any(cell.complete or cell.unfinished or cell.mixed for cell in gathered.cells.values())
-        if not there and any(study.cells()):
+        if not there and any(study.cells()) and (found.records or len(studies) == 1):
             at = "" if config.scale is None else f" at --scale {config.scale:g}"
             problems.append(
                 f"{config.runs} holds no run of {study.name}{at}; make them with: carebn study run {study.name}"

@@ -95,8 +95,10 @@ def _read(paths: Iterable[Path], read: Callable[[Any], Found], problems: list[st
         if path.exists():
             try:
                 found[path] = read(_json(path))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                problems.append(f"{path} cannot be read as a measurement ({error!r}); it is left out")
+            except ValueError as error:
+                problems.append(f"{path} cannot be read as a measurement ({error}); it is left out")
+            except (KeyError, TypeError, AttributeError):
+                problems.append(f"{path} cannot be read as a measurement (it holds something else); it is left out")
     return found
 
 
