@@ -188,3 +188,12 @@ def test_an_export_does_not_carry_a_return_that_was_changed(finished: Path, dama
         metrics.write_bytes(metrics.read_bytes()[:-60])
     with pytest.raises(Mismatch, match=r"metrics\.jsonl"):
         origin_of(load(finished), finished)
+
+
+def test_a_measurement_that_is_gone_is_missed(finished: Path, carebn: Any) -> None:
+    """The directory alone tells that a run measures: without the file it would go on without."""
+    (finished / "measure-wasserstein.jsonl").unlink()
+    said = carebn("train", "--run-dir", finished, "--quiet")
+    assert_one_sentence(said)
+    assert "measure-wasserstein.jsonl is missing" in said.err
+    assert not (finished / "measure-wasserstein.jsonl").exists()

@@ -25,7 +25,8 @@ def check_logs(directory: Path, config: TrainConfig) -> None:
     vouched = Vouched(directory)
     vouched.check("versions.json")
     for name in vouched.logs():
-        if name.startswith(PREFIX) and config.measure:
+        # A missing one is refused even if nobody asks for it: without it a run would not know that it had one.
+        if name.startswith(PREFIX) and (config.measure or not (directory / name).exists()):
             vouched.log(name)
 
 
