@@ -197,3 +197,12 @@ def test_a_measurement_that_is_gone_is_missed(finished: Path, carebn: Any) -> No
     assert_one_sentence(said)
     assert "measure-wasserstein.jsonl is missing" in said.err
     assert not (finished / "measure-wasserstein.jsonl").exists()
+
+
+def test_a_measurement_that_was_appended_does_not_stay(finished: Path, carebn: Any) -> None:
+    path = finished / "measure-wasserstein.jsonl"
+    before = contents(finished)
+    path.write_bytes(path.read_bytes() + path.read_bytes().splitlines(keepends=True)[-1])
+    assert carebn("train", "--run-dir", finished, "--quiet").code == 0
+    after = contents(finished)
+    assert {name for name in before if before[name] != after[name]} == set()

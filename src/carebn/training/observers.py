@@ -62,12 +62,13 @@ class ObserverLog:
         self.file = LineFile(run_dir / file_name(observer.name))
 
     def length_until(self, step: int) -> int:
-        """In bytes; what the file holds beyond it is of a step after that."""
-        length = 0
+        """In bytes; what the file holds beyond it is of a step after that, or is not from this run: its steps rise."""
+        length, last = 0, -1
         for line in read_file(self.file.path).splitlines(keepends=True):
             try:
-                if not line.endswith(b"\n") or parse_object(line)["step"] > step:
+                if not line.endswith(b"\n") or not last < (here := parse_object(line)["step"]) <= step:
                     break
+                last = here
             except (ValueError, KeyError, TypeError) as error:
                 raise ValueError(f"{self.file.path} is damaged; move it away and run the same command again") from error
             length += len(line)
