@@ -2,12 +2,15 @@
 #
 #   make train           train a spiking agent with CaRe-BN, a few minutes;
 #                        running it again resumes it
-#   make test            lint, types and tests, about ten minutes on two cores
+#   make test            lint, types and tests, fifteen minutes on two cores
 #   make test-fast       the same without the tests marked slow, a minute or two
 #
 # Longer tests:
 #
 #   make browser-test    the report in a real browser; installs chromium if it can
+#   make slurm-test      sweeps on a Slurm of two nodes, started here and broken;
+#                        installs slurm-wlm and munge if it can
+#   make ray-test        sweeps on a Ray cluster whose nodes leave and join
 #   make kill-test       resuming: a dozen SIGKILLs per run, and three runs killed
 #                        at every single file operation, an estimated half hour
 #   make damage-test     a thousand times a damaged file of a run, against every
@@ -16,6 +19,8 @@
 #                        minutes; CASES=20000 SEED=1 to choose
 #   make hostile         hostile command lines and damaged files, an estimated
 #                        hour; CASES=2000 SEED=1 to choose. Linux
+#   make chip-test       a policy in whole numbers on a Cortex-M4 and RISC-V, in
+#                        QEMU, minutes; installs compilers and QEMU if it can
 #   make presets         train every method of the comparison for 3,000 steps and
 #                        evaluate it, several minutes
 #
@@ -23,8 +28,11 @@
 #
 #   make bench-actor     the spiking actor, its peers and the bare matrix products
 #   make bench-deploy    one action of a deployed policy
-#   make bench-training  whole training steps, and Stable-Baselines3
+#   make bench-training  whole training steps, and those of Stable-Baselines3,
+#                        RLtools and SBX
 #
+#   make results         docs/results.md, its figures and the report page, from
+#                        the committed runs
 #   make drawings        the pictures of docs/architecture.md, from the code
 #   make clean           remove .venv and what tools have left behind; runs stay
 #
@@ -35,8 +43,8 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help train test test-fast browser-test kill-test damage-test fuzz hostile presets bench-actor bench-training \
-	bench-deploy drawings clean
+.PHONY: help train test test-fast browser-test slurm-test ray-test chip-test kill-test damage-test fuzz hostile presets \
+	bench-actor bench-training bench-deploy results drawings clean
 
 help:  # what stands above, and what make alone says
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
@@ -58,6 +66,15 @@ browser-test: $(VENV)/.installed-for-tests
 		|| { echo "make browser-test needs Chromium with its chromedriver: install the packages chromium and chromium-driver"; exit 1; }
 	$(RUN)/python -m pytest tests/study/test_report_browser.py
 
+slurm-test: $(VENV)/.installed-for-tests
+	@$(RUN)/python tests/study/slurm_cluster.py 2>/dev/null || { apt-get update -q \
+		&& DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends slurm-wlm munge; } || true
+	@$(RUN)/python tests/study/slurm_cluster.py
+	CAREBN_CLUSTERS=1 OMP_NUM_THREADS=1 $(RUN)/python -m pytest -v tests/study/test_slurm.py
+
+ray-test: $(VENV)/.installed-for-tests
+	CAREBN_CLUSTERS=1 OMP_NUM_THREADS=1 $(RUN)/python -m pytest -v tests/study/test_ray_nodes.py
+
 kill-test: $(VENV)/.installed-for-tests
 	CAREBN_KILLS=12 $(RUN)/python -m pytest tests/training/test_resume.py tests/training/test_extension.py
 	CAREBN_KILL_SHARE=1 $(RUN)/python -m pytest tests/training/test_file_operations.py -k killed
@@ -74,6 +91,15 @@ hostile: CASES = 2000
 hostile: $(VENV)/.installed-for-tests
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(RUN)/python -m hostile --cases $(CASES) --seed $(SEED)
 
+CHIP_PACKAGES := gcc-arm-none-eabi libnewlib-arm-none-eabi gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf \
+	qemu-system-arm qemu-system-misc
+chip-test: $(VENV)/.installed-for-tests
+	@{ command -v gcc && command -v arm-none-eabi-gcc && command -v riscv64-unknown-elf-gcc \
+		&& command -v qemu-system-arm && command -v qemu-system-riscv32; } >/dev/null \
+		|| { apt-get update -q && apt-get install -y -q gcc $(CHIP_PACKAGES); } \
+		|| { echo "make chip-test needs compilers and QEMU: install the packages gcc $(CHIP_PACKAGES)"; exit 1; }
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(RUN)/python -m chip $(CHIP)
+
 presets: $(VENV)/.installed
 	for method in $$($(RUN)/python -c 'from carebn.training.methods import METHODS; print(*METHODS)'); do \
 		$(RUN)/carebn train --env-id Hopper-v4 --method $$method --total-timesteps 3000 --learning-starts 2000 \
@@ -82,6 +108,7 @@ presets: $(VENV)/.installed
 	done
 
 bench-training: $(VENV)/.installed-for-tests
+	$(INSTALL) --editable ".[fastest]" || echo "without RLtools and SBX, which could not be installed"
 	$(RUN)/python benchmarks/bench_training.py --out results/bench_training.json
 
 bench-deploy: $(VENV)/.installed-for-tests
@@ -99,6 +126,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 $(VENV)/.installed-for-tests: $(VENV)/.installed
 	$(INSTALL) --editable ".[dev,peers,onnx]"
 	@touch $@
+
+results: $(VENV)/.installed
+	$(RUN)/carebn study results results --out docs/results.md --readme README.md
 
 drawings:
 	$(PYTHON) docs/draw_rooms.py

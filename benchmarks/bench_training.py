@@ -1,11 +1,14 @@
-"""Environment steps per second of the whole training loop, beside Stable-Baselines3 and the bare matrix products.
+"""Environment steps per second of the whole training loop, beside others' and the bare matrix products.
 
     python benchmarks/bench_training.py [--quick] [--out results/bench_training.json]
 
 For Ant-v4 and Hopper-v4, on one and on two threads: one step is act, env.step, store, update, in the state of a run
-past its warm-up. Stable-Baselines3's TD3 comes twice: as it is shipped (400-300), and with our 256-256. Contestants
-take turns in short slices within one process, and the best slice of each counts, because the machine may be shared. The
-floor is the matrix products that one TD3 step cannot do without, with preallocated outputs.
+past its warm-up. Stable-Baselines3's TD3 comes twice: as it is shipped (400-300), and with our 256-256. RLtools (C++,
+compiled for the task when it is first measured) and SBX (JAX) have 256-256 too, where they are installed: pip install
+'.[fastest]', and for RLtools a C++ compiler and Python's headers. All learn from batches of 256, once a step, in the
+same Gymnasium environment. Contestants take turns in short slices, those two in processes of their own, and the best
+slice of each counts, because the machine may be shared. The floor is the matrix products that one TD3 step cannot do
+without, with preallocated outputs.
 
 Also: two one-thread runs at once, the latency of one ``predict``, what share of a run goes to evaluation,
 re-calibration and checkpoints at the paper's settings, and the memory of a million Ant transitions.
@@ -20,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
@@ -91,19 +95,86 @@ def our_run(env_id: str, method: str, threads: int, directory: Path) -> Any:
 
 
 SB3, SB3_SAME = "stable-baselines3 ann", "stable-baselines3 ann, 256-256"
+RLTOOLS, SBX = "rltools ann, 256-256", "sbx ann, 256-256"
 
 
-def sb3_model(env_id: str, **options: Any) -> Any:
+Steps = Callable[[int], None]  # makes so many
+
+
+def sb3_steps(env_id: str, **options: Any) -> Steps:
     """Its TD3 as it comes (networks of 400-300, batch 256), with one update per step as ours."""
+    from stable_baselines3 import TD3
+
+    return learning(TD3, env_id, **options)
+
+
+def sbx_steps(env_id: str) -> Steps:
+    """Stable-Baselines3 in JAX."""
+    from sbx import TD3
+
+    return learning(TD3, env_id, policy_kwargs={"net_arch": [HIDDEN, HIDDEN]})
+
+
+def rltools_steps(env_id: str) -> Steps:
+    """Compiled for this environment's sizes; it calls Python for the environment alone."""
+    import gymnasium as gym
+    from rltools import TD3
+
+    def make() -> Any:
+        env = gym.wrappers.RescaleAction(gym.make(env_id), -1, 1)
+        env.reset(seed=0)
+        return env
+
+    made = TD3(
+        make, interface_name=f"carebn_{env_id.split('-')[0].lower()}", enable_evaluation=False, STEP_LIMIT=10**6,
+        REPLAY_BUFFER_CAP=100_000, N_WARMUP_STEPS=300, ACTOR_BATCH_SIZE=BATCH, CRITIC_BATCH_SIZE=BATCH,
+        ACTOR_HIDDEN_DIM=HIDDEN, CRITIC_HIDDEN_DIM=HIDDEN, ACTOR_NUM_LAYERS=3, CRITIC_NUM_LAYERS=3,
+    )  # fmt: skip
+    state = made.State(0)
+
+    def steps(number: int) -> None:
+        for _ in range(number):
+            state.step()
+
+    steps(310)
+    return steps
+
+
+APART = {RLTOOLS: rltools_steps, SBX: sbx_steps}
+
+
+def apart(name: str, env_id: str, threads: int) -> None:
+    """One that has a process of its own: with torch in it RLtools cannot be loaded, and JAX takes every core that it
+    sees. It makes a slice whenever it is asked, and answers in seconds per step."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    with redirect_stdout(sys.stderr):
+        try:
+            steps = APART[name](env_id)
+        except Exception as error:  # not installed, or no compiler, or of another version
+            why = f"{type(error).__name__}: {error}".splitlines()[0]
+            sys.__stdout__.write(f"left out: {why}\n")  # type: ignore[union-attr]
+            return
+    print("ready", flush=True)
+    for line in sys.stdin:
+        if line.strip() == "stop":
+            return
+        began = time.perf_counter()
+        with redirect_stdout(sys.stderr):
+            steps(SLICE)
+        print((time.perf_counter() - began) / SLICE, flush=True)
+
+
+def learning(algorithm: Any, env_id: str, **options: Any) -> Steps:
+    """TD3 with Stable-Baselines3's arguments, past its warm-up and what it compiles."""
     import gymnasium as gym
     import numpy as np
-    from stable_baselines3 import TD3
     from stable_baselines3.common.noise import NormalActionNoise
 
     env = gym.make(env_id)
     shape = env.action_space.shape
     assert shape is not None
-    return TD3(
+    model = algorithm(
         "MlpPolicy",
         env,
         learning_starts=100,
@@ -116,6 +187,12 @@ def sb3_model(env_id: str, **options: Any) -> Any:
         seed=0,
         **options,
     )
+    model.learn(300)
+
+    def steps(number: int) -> None:
+        model.learn(number, reset_num_timesteps=False)
+
+    return steps
 
 
 def measure(threads: int, rounds: int) -> dict[str, Any]:
@@ -123,7 +200,8 @@ def measure(threads: int, rounds: int) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(threads)
-    results: dict[str, Any] = {}
+    left_out: dict[str, str] = {}
+    results: dict[str, Any] = {"left out": left_out}
     with tempfile.TemporaryDirectory() as scratch:
         for env_id in ENVS:
             spiking = our_run(env_id, "care-bn", threads, Path(scratch))
@@ -134,26 +212,38 @@ def measure(threads: int, rounds: int) -> dict[str, Any]:
                 "carebn spiking": spiking.make_step,
                 "carebn ann": ann.make_step,
             }
+            theirs: dict[str, Steps] = {}
             try:
-                models = {
-                    SB3: sb3_model(env_id),
-                    SB3_SAME: sb3_model(env_id, policy_kwargs={"net_arch": [HIDDEN, HIDDEN]}),
-                }
-            except ImportError:
-                models = {}
-            for model in models.values():
-                model.learn(300)
-            best = dict.fromkeys([*contestants, *models], float("inf"))
+                theirs[SB3] = sb3_steps(env_id)
+                theirs[SB3_SAME] = sb3_steps(env_id, policy_kwargs={"net_arch": [HIDDEN, HIDDEN]})
+            except ImportError as error:
+                left_out[SB3] = str(error)
+            processes = {}
+            for name in APART:
+                words = ("--task", "apart", "--name", name, "--env-id", env_id, "--threads", str(threads))
+                process = child(*words, threads=threads)
+                said = answer(process)
+                if said == "ready":
+                    processes[name] = process
+                else:
+                    left_out[name] = said.removeprefix("left out: ") or "it ended at once"
+            best = dict.fromkeys([*contestants, *theirs, *processes], float("inf"))
             for _ in range(rounds):
                 for name, step in contestants.items():
                     began = time.perf_counter()
                     for _ in range(SLICE):
                         step()
                     best[name] = min(best[name], (time.perf_counter() - began) / SLICE)
-                for name, model in models.items():
+                for name, steps in theirs.items():
                     began = time.perf_counter()
-                    model.learn(SLICE, reset_num_timesteps=False)
+                    steps(SLICE)
                     best[name] = min(best[name], (time.perf_counter() - began) / SLICE)
+                for name, process in processes.items():
+                    ask(process, "go")
+                    best[name] = min(best[name], float(answer(process)))
+            for process in processes.values():
+                ask(process, "stop")
+                process.wait()
             results[env_id] = best
             if threads == 1:
                 results[f"{env_id} predict"] = predict_latency(spiking)
@@ -267,7 +357,7 @@ def two_at_once(cycles: int, seconds: float) -> tuple[float, float]:
 
 def versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "cpus": str(os.cpu_count())}
-    for name in ("torch", "numba", "gymnasium", "mujoco", "stable-baselines3"):
+    for name in ("torch", "numba", "gymnasium", "mujoco", "stable-baselines3", "rltools", "sbx-rl", "jax"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
@@ -279,13 +369,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
-    parser.add_argument("--task", choices=("measure", "together", "overhead"), help=argparse.SUPPRESS)
+    parser.add_argument("--task", choices=("measure", "apart", "together", "overhead"), help=argparse.SUPPRESS)
     parser.add_argument("--threads", type=int, default=1, help=argparse.SUPPRESS)
+    parser.add_argument("--name", choices=tuple(APART), help=argparse.SUPPRESS)
+    parser.add_argument("--env-id", help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=10, help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, default=5.0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.task == "measure":
         print(json.dumps(measure(options.threads, options.rounds)))
+        return
+    if options.task == "apart":
+        apart(options.name, options.env_id, options.threads)
         return
     if options.task == "together":
         together(options.seconds)
@@ -307,6 +402,8 @@ def main() -> None:
         process = child("--task", "measure", "--threads", str(threads), "--rounds", str(rounds), threads=threads)
         measured = json.loads(process.communicate()[0])
         results[f"threads {threads}"] = measured
+        for name, why in measured.pop("left out").items():
+            console.print(f"{threads} thread{'s' * (threads > 1)}: {name} is left out ({why})")
         for env_id in ENVS:
             best = measured[env_id]
             table.add_section()

@@ -41,8 +41,10 @@ WAYS: dict[str, list[list[str]]] = {
     "deployment": [
         ["commands.export"],
         ["deploy.export"],
-        ["deploy.nir_export", "deploy.onnx_export", "deploy.c_export", "deploy.parity"],
-        ["deploy.origin", "deploy.folding", "deploy.runtime", "deploy.quantise"],
+        ["deploy.nir_export", "deploy.onnx_export", "deploy.integer_c", "deploy.c_export", "deploy.parity"],
+        ["deploy.integerise", "deploy.qat"],
+        ["deploy.integer", "deploy.quantise"],
+        ["deploy.origin", "deploy.folding", "deploy.runtime"],
         ["training.policy", "deploy.graph", "deploy.compiled"],
         ["neuron.tracing", "norm.folding"],
         ["equations"],

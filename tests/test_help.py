@@ -67,7 +67,7 @@ def test_the_options_of_train_are_in_groups(
     assert "--encoder-std" in members["encoder"]
     assert "--eval-max-steps" in members["evaluation"]
     assert "--run-dir" in members["files and machine"]
-    assert sum(map(len, members.values())) == len(fields(TrainConfig))
+    assert sum(map(len, members.values())) == len(fields(train.Config))
     assert max(map(len, members.values())) < 16
 
 
@@ -96,12 +96,12 @@ def test_the_defaults_that_are_told_are_true(
 
 def test_what_is_parsed_is_the_commands_own() -> None:
     words = "--algo dqn --import a b --learning-starts 1e3 --hidden 8 9 --target polyak --quiet --run-dir x"
-    expected = TrainConfig(
+    expected = train.Config(
         algo="dqn", import_modules=("a", "b"), learning_starts=1000, hidden=(8, 9), target="polyak", quiet=True,
         run_dir=Path("x"),
     )  # fmt: skip
     assert parse(train, "carebn train", shlex.split(words)) == expected
-    assert parse(train, "carebn train", []) == TrainConfig()
+    assert parse(train, "carebn train", []) == train.Config()
     words = "run main --envs IDP --seeds 2"
     study = parse(import_module("carebn.commands.study"), "carebn study", shlex.split(words))
     assert study == replace(RunStudy(("main",)), envs=("IDP",), seeds=2)

@@ -22,7 +22,7 @@ from carebn.network import SpikingActor
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BESIDE = ("README.md", "LICENSE", "MANIFEST.in", "Makefile", "constraints.txt", "pyproject.toml")
-ROOMS = ("src/carebn", "tests", "docs", "benchmarks")
+ROOMS = ("src/carebn", "tests", "docs", "benchmarks", "zoo")
 
 
 def built(what, source, to):

@@ -170,7 +170,8 @@ def test_a_sweep_is_stopped_there(tmp_path: Path) -> None:
     code = """
 import time
 from pathlib import Path
-from carebn.study.sweep.executors import LocalExecutor, Place
+from carebn.study.sweep.local_processes import LocalExecutor
+from carebn.study.sweep.place import Place
 from carebn.study.worker import Order
 from carebn.training import TrainConfig
 config = TrainConfig(

@@ -210,10 +210,14 @@ def test_learning_again_goes_on(tmp_path: Path, whole: carebn.RunResult) -> None
 
 @pytest.mark.slow
 def test_saving_and_loading(tmp_path: Path, whole: carebn.RunResult) -> None:
-    agent = carebn.TD3("Pendulum-v1", run_dir=tmp_path / "run", **SMALL).learn(25)
+    agent = carebn.TD3("Pendulum-v1", run_dir=tmp_path / "run", **SMALL)
+    place = f"run_dir='{tmp_path}/run'"
+    assert repr(agent) == f"<TD3('Pendulum-v1', 'care-bn', {place}): nothing learnt yet>"
+    assert repr(agent.learn(25)) == f"<TD3('Pendulum-v1', 'care-bn', {place}): 25 steps learnt>"
     agent.save(tmp_path / "saved")
     agent.save(tmp_path / "saved")  # in place of the earlier one
     loaded = carebn.TD3.load(tmp_path / "saved", quiet=True)
+    assert repr(loaded) == f"<TD3('Pendulum-v1', 'care-bn', run_dir='{tmp_path}/saved'): 25 steps learnt>"
     assert loaded.predict(np.zeros(3))[0] == agent.predict(np.zeros(3))[0]
     loaded.learn(35)
     assert files(tmp_path / "saved") == files(whole.path)

@@ -55,10 +55,12 @@ def __dir__() -> list[str]:
 def load(run_dir: Path | str, which: Literal["best", "last"] = "last", *, trust: bool = False) -> "Policy":
     """The policy of a training run: ``load(run_dir).predict(observation)``. Nothing in the directory is executed.
 
+    ``run_dir`` may be a name of the zoo (``carebn zoo`` lists them), if no directory here has it.
     ``which`` is the one after the last step, or that of the best evaluation on the way. ``trust``: where an environment
     is made (``evaluate``), modules that the run's configuration names are imported.
     """
-    policy: Policy = _room("carebn.training.policy", "load").load(run_dir, which, trust=trust)
+    room = _room("carebn.training.policy", "load")
+    policy: Policy = room.load(_room("carebn.zoo.names", "load").find_run(run_dir), which, trust=trust)
     return policy
 
 

@@ -62,15 +62,22 @@ class Agent:
         assert self._directory is not None
         config = replace(config, total_timesteps=target, run_dir=self._directory)
         there = stored_config(self._directory)
-        newest = CheckpointStore(self._directory, config.checkpoint_interval).newest()
-        if there is not None and newest is not None and newest > target:  # by an earlier process
-            check_same(self._directory, there, config.checked())
+        newest, checked = CheckpointStore(self._directory, config.checkpoint_interval).newest(), config.checked()
+        if there is not None and newest is not None and newest > checked.total_timesteps:  # by an earlier process
+            check_same(self._directory, there, checked)
             self._result = read_result(self._directory, there, newest, self._make)
         else:
             self._result = train_and_read(config, self._make, callback)
         self._config, self._policy = replace(self._result.config, quiet=config.quiet), None
         self._learnt = min(target, self._result.step)
         return self
+
+    def __repr__(self) -> str:
+        env = self._env if self._config is None else self._config.env_id
+        method = self._options["method"] if self._config is None else self._config.method
+        where = "" if self._directory is None else f", run_dir={str(self._directory)!r}"
+        learnt = f"{self._learnt:,} steps learnt" if self._learnt else "nothing learnt yet"
+        return f"<{type(self).__name__}({env!r}, {method!r}{where}): {learnt}>"
 
     @property
     def result(self) -> RunResult:

@@ -170,10 +170,12 @@ def export(
     """Write a network of ours (SpikingActor, ANNActor, SpikingQNetwork, ...) as ``carebn export`` writes that of a run.
 
     What was written is compared with the network on ``observations`` [n, size] (bytes for a network that reads bytes);
-    None: on Gaussian ones. Returns what the comparison found; ``path``.json has it too.
+    None: on Gaussian ones. Of many, every fifth is compared; thresholds are centred on the others (float32 weights).
+    Returns what the comparison found; ``path``.json has it too.
     """
     from carebn.deploy import export as exporting
     from carebn.deploy.folding import fold
+    from carebn.deploy.observations import SHARES
 
     size = fold(network).encoder.obs_dim
     if observations is None:
@@ -188,8 +190,8 @@ def export(
             raise ValueError("got NaN or infinity in an observation")
         source = "observations that were given"
     compared, others = rows, None
-    if len(rows) >= FEW * exporting.SHARES:
-        index = np.arange(0, len(rows), exporting.SHARES)
+    if len(rows) >= FEW * SHARES:
+        index = np.arange(0, len(rows), SHARES)
         compared, others = rows[index], np.delete(rows, index, axis=0)
     policy = exporting.Bare(network, rows.dtype)
     about = f"{len(compared):,} {source}"

@@ -41,15 +41,23 @@ def sealed(data: dict[str, Any]) -> bytes:
     return as_json(data | {SEAL: sha256(as_json(data))})
 
 
-def read_sealed(path: Path) -> dict[str, Any]:
-    """What was sealed; also what an earlier version left without a seal."""
+def read_sealed(path: Path, *, always: bool = False) -> dict[str, Any]:
+    """What was sealed; also what an earlier version left without a seal, unless all have one ``always``."""
     data = read_json(path)
     if not isinstance(data, dict):
         raise Mismatch(f"{path} is damaged: it does not hold what was written")
-    seal = data.pop(SEAL, None)
-    if seal is not None and seal != sha256(as_json(data)):
+    if not is_sealed(data, or_never_was=not always):
         raise Mismatch(f"{path} is damaged: it does not match its checksum")
-    return data
+    return without_seal(data)
+
+
+def is_sealed(data: dict[str, Any], or_never_was: bool = False) -> bool:
+    """Whether the seal inside is that of the rest."""
+    return data[SEAL] == sha256(as_json(without_seal(data))) if SEAL in data else or_never_was
+
+
+def without_seal(data: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name != SEAL}
 
 
 def vouching(directory: Path, whole: Iterable[str], logs: dict[str, tuple[int, str]]) -> bytes:

@@ -7,6 +7,7 @@ import os
 import select
 import sys
 import warnings
+from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -25,14 +26,18 @@ UNREAD = 141  # as a shell reports a program that its pipe has ended
 # Each is a module of carebn.commands.
 COMMANDS = {
     "train": "train an agent; the same command again resumes it",
+    "tune": "search for good options: many short runs, the best to their end",
     "evaluate": "play noise-free episodes with a trained policy",
     "convert": "turn a trained ANN into a spiking policy",
     "methods": "list what can be trained: every system of the paper's comparison",
-    "export": "turn a trained policy into a file for a chip, a microcontroller or another runtime",
+    "export": "turn a policy into a file for a chip or another runtime",
     "energy": "what a decision costs: synaptic operations, FLOPs and joules",
-    "watch": "film a policy at work: environment, spikes of every layer, action, return",
+    "watch": "film a policy at work: environment, spikes, action, return",
     "spikes": "draw one decision: every spike of every layer",
-    "study": "the paper's tables and figures: list them, make their runs, show them beside the published numbers",
+    "zoo": "list trained policies; their names go where a run goes",
+    "card": "write a policy's card: return, firing rates, energy, use",
+    "push": "upload a run and its card to the Hugging Face Hub",
+    "study": "the paper's tables and figures: list, run, show, and results",
     "measure": "input distributions of normalisers, training cost",
     "report": "a page, tables or figures from run directories",
 }
@@ -40,7 +45,7 @@ COMMANDS = {
 
 def _limit_threads(arguments: list[str]) -> None:
     """Thread pools take their size when their library is loaded, so it has to be known before that."""
-    threads = _value_of("threads", arguments) or _threads_of_run(arguments) or "1"
+    threads = _value_of("threads", arguments) or _threads_in_files(arguments) or "1"
     try:
         number = int(threads)
     except ValueError:
@@ -62,15 +67,14 @@ def _value_of(option: str, arguments: list[str]) -> str | None:
     return found
 
 
-def _threads_of_run(arguments: list[str]) -> str | None:
-    """Those of the run that is to go on. Whatever is wrong with it will be told later."""
-    directory = _value_of("run-dir", arguments)
-    if directory is None:
-        return None
-    try:
-        return str(read_object(Path(directory) / "config.json")["threads"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+def _threads_in_files(arguments: list[str]) -> str | None:
+    """Those of a file of options, or of the run that is to go on. Whatever is wrong with them will be told later."""
+    config, directory = _value_of("config", arguments), _value_of("run-dir", arguments)
+    for path in (config and Path(config), directory and Path(directory) / "config.json"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            if path:
+                return str(read_object(path)["threads"])
+    return None
 
 
 def _usage() -> str:
@@ -114,11 +118,26 @@ def _run(arguments: list[str]) -> int:
         config = parse(command, f"carebn {name}", rest)
         if hasattr(command, "resumed"):  # what the words leave open may follow from a run that is there already
             config = command.resumed(config, rest)
+        if isinstance(getattr(config, "run", None), Path):
+            config = _with_run_found(config)
         if "carebn.kernels" in sys.modules:
             compiling.listen(lambda: None if "--quiet" in rest else _say_that_it_compiles())
     with obeyed_at_once():
         code: int = command.run(config)
     return code
+
+
+def _with_run_found(config: Any) -> Any:
+    """A command's ``run`` is a run directory; a name of the zoo stands for one, and it is said which."""
+    from dataclasses import replace
+
+    from carebn.zoo.names import find_run
+
+    found = find_run(config.run)
+    if found == config.run:
+        return config
+    print(f"from the zoo: {found}", file=sys.stderr)
+    return replace(config, run=found)
 
 
 def _say_that_it_compiles() -> None:

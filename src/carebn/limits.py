@@ -19,6 +19,7 @@ EPISODES = Most(10_000, 100)  # played side by side, each in an environment of i
 BATCHES = Most(1_000_000, 1000)  # that thresholds or statistics are taken from
 UPDATES = Most(1_000_000, 1000)  # at once
 THREADS = 1024
+ENVIRONMENTS = 1024  # that one run learns in at once
 LARGEST_SEED = 2**64 - 1
 TIME_STEPS = 100_000
 

@@ -49,6 +49,16 @@ def peak_memory() -> float | None:
 
 
 @cache
+def processor() -> str:
+    """Its name as the system tells it; where it does not, that of its family."""
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return " ".join(line.partition(":")[2].split())
+    return platform.processor() or platform.machine()
+
+
+@cache
 def keep_freed_memory() -> None:
     """Let the C library keep what is freed, up to 256 MiB, instead of handing it back to the system at once.
 

@@ -13,6 +13,7 @@ import torch
 from said import assert_one_sentence
 
 import carebn as package
+from carebn.checksums import sealed, without_seal
 from carebn.conversion import Conversion, ConvertedActor, ConvertedQNetwork
 from carebn.training import Run, TrainConfig
 from carebn.training.converted_run import convert_run, replay_observations, save_converted
@@ -343,13 +344,13 @@ def empty_replay(run: Path) -> None:
         data = safetensors.numpy.save({key: array[:0] for key, array in rows.items()})
         (run / "replay" / name).write_bytes(data)
         manifest["replay"][name] = sha256(data)
-    (newest / "manifest.json").write_text(json.dumps(manifest))
+    (newest / "manifest.json").write_bytes(sealed(without_seal(manifest)))
 
 
 def drop_replay_from_manifest(run: Path) -> None:
     newest = sorted((run / "checkpoint").iterdir())[-1]
     manifest = json.loads((newest / "manifest.json").read_bytes())
-    (newest / "manifest.json").write_text(json.dumps(manifest | {"replay": {}}))
+    (newest / "manifest.json").write_bytes(sealed(without_seal(manifest) | {"replay": {}}))
 
 
 def damage_newest_segment(run: Path) -> None:

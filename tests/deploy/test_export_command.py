@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from carebn import cli, deploy, load
-from carebn.deploy import c_export, export, onnx_export
+from carebn.deploy import c_export, export, integer_c, onnx_export
+from carebn.deploy.observations import observations
 from carebn.training import Run, TrainConfig
 from carebn.training.environment import make_env
 from carebn.training.evaluation import Evaluation, evaluate
@@ -66,7 +67,7 @@ def test_every_format(carebn, to):
 def test_the_deployed_policy_acts_as_the_run(carebn):
     carebn("export", TRAINED, "--to", "numpy", "--out", "policy.npz")
     trained, deployed = load(TRAINED), deploy.load("policy.npz")
-    obs = export.observations(TRAINED, trained, 1000).compared
+    obs = observations(TRAINED, trained, 1000).compared
     different = np.abs(trained.predict(obs)[0] - deployed.predict(obs)[0]).max(1) > 1e-5
     assert different.mean() < 0.1
     assert (deployed.trace(obs).margins[different] < 1e-6).all()  # the run acts in float32, which cannot decide these
@@ -84,16 +85,19 @@ def test_int8_keeps_the_return(carebn):
     assert [np.mean(returns) for returns in report["episode_returns"]] == pytest.approx([trained, int8])
     assert f"mean return {int8:.1f} ± {spreads[1]:.1f} with int8 weights, {trained:.1f} ± {spreads[0]:.1f} as" in out
     assert "as trained; both in the same 10 episodes (seeds 2000000 to 2000009)" in out
-    program = c_export.CPolicy("policy.c")
+    assert "1,000 of 1,000 observations agree bit for bit" in out
+    assert any("potential" in line for line in report["details"])
+    assert carebn("export", TRAINED, *words[:-1], "policy.npz", "--to", "numpy")[0] == 0
+    units, program = deploy.load("policy.npz"), integer_c.IntegerProgram("policy.c")
     envs = [make_env("InvertedDoublePendulum-v4") for _ in range(10)]
     played = evaluate(
-        lambda obs: program.values(obs.astype(np.float32)),
+        lambda obs: program.decide(units.fixed(obs.astype(np.float32))) / 2.0**units.command.bits,
         envs,
         range(2_000_000, 2_000_010),
         "InvertedDoublePendulum-v4",
     )
     assert abs(played.mean - trained) <= 0.05 * abs(trained)
-    assert abs(played.mean - int8) <= 0.05 * abs(int8)  # float32 here, float64 there: single falls differ
+    assert played.mean == pytest.approx(int8)
     assert trained > 9000, "the kept policy should have learned its task"
 
 
@@ -104,7 +108,7 @@ def test_integer_weights_for_numpy(carebn, weights):
     assert code == 0
     assert "200 of 200 observations agree" in out
     policy = deploy.load("policy.npz")
-    assert all(layer.integers.levels.dtype == weights for layer in policy.network.layers)
+    assert all(stage.levels.dtype == weights for stage in policy.stages)
     assert policy.info["environment"] == "InvertedDoublePendulum-v4"
     assert policy.info["run"] == "trained_clif"
 
@@ -113,9 +117,10 @@ def test_int8_that_loses_the_return_is_refused(carebn, monkeypatch):
     """What was measured, what was asked for, and what to do."""
     asked = []
 
-    def played(policy, network, seeds):
+    def played(policy, acting, seeds, discrete):
         asked.append(len(seeds))
-        return Evaluation([90.0] * len(seeds) if network.layers[0].integers else [100.0] * len(seeds), [1] * len(seeds))
+        rounded = isinstance(acting, deploy.IntegerPolicy)
+        return Evaluation([90.0] * len(seeds) if rounded else [100.0] * len(seeds), [1] * len(seeds))
 
     monkeypatch.setattr(export, "_played", played)
     words = ("export", TRAINED, "--to", "c", "--weights", "int8", "--out", "policy.c")
@@ -123,7 +128,8 @@ def test_int8_that_loses_the_return_is_refused(carebn, monkeypatch):
         carebn(*words),
         "with int8 weights the policy keeps 90.0% of its return, and --tolerance 0.95 asks for 95.0%, so nothing was "
         "written: mean return 90.0 ± 0.0 with int8 weights, 100.0 ± 0.0 as trained; both in the same 40 episodes "
-        "(seeds 2000000 to 2000039); use --weights int16 or float32, or a smaller --tolerance",
+        "(seeds 2000000 to 2000039); use --weights int16 or float32, or a smaller --tolerance, or fine-tune with "
+        "--qat 500",
     )
     assert asked == [40, 40]
     code, out, _ = carebn(*words, "--tolerance", "0.9")
@@ -220,6 +226,19 @@ def test_a_missing_package_is_named(carebn, monkeypatch):
         (["--to", "numpy", "--weights", "float32"], "it has float64, int8, int16"),
         (["--to", "c", "--prefix", "1st"], "--prefix '1st' cannot begin a name in C"),
         (["--to", "onnx", "--prefix", "a"], "--prefix is for --to c"),
+        (
+            ["--to", "c", "--blob"],
+            "--blob puts integer weights in a file of their own: give it with --to c and",
+        ),
+        (["--to", "c", "--qat", "10"], "--qat 10 fine-tunes integer weights: give it with --weights int8 or int16"),
+        (["--to", "c", "--quantise", "int8"], "are limits of chips, for --to nir; --to c has --weights int8"),
+        (["--to", "nir", "--quantise", "int4"], "--quantise int4 is not known; it can be int8 or int16"),
+        (
+            ["--to", "nir", "--max-neurons", "100"],
+            "has 138 neurons (64 + 64 + 10), and --max-neurons allows 100",
+        ),
+        (["--to", "nir", "--max-fan-in", "64"], "a neuron of layer 1 has 110 inputs, and --max-fan-in allows 64"),
+        (["--to", "nir", "--max-fan-in", "0"], "--max-fan-in must be at least 1, got 0"),
         (["--to", "c", "--tolerance", "95"], "--tolerance is a share of the return, between 0 and 1; got 95"),
         (["--to", "c", "--observations", "0"], "--observations must be at least 1, got 0"),
         (["--to", "c", "--out", "file/policy.c"], "cannot make the directory file: File exists; choose another --out"),

@@ -23,7 +23,6 @@ from carebn.deploy.folding import fold
 from carebn.deploy.nir_export import KEY, NIRPolicy, to_nir, write_nir
 from carebn.deploy.onnx_export import ONNXPolicy, to_onnx, write_onnx
 from carebn.deploy.parity import compare
-from carebn.deploy.quantise import quantised
 from carebn.neuron import NEURONS
 from carebn.norm import NORMS
 
@@ -84,19 +83,6 @@ def test_c(name, tmp_path):
     for weights, exact in (("float32", False), ("float64", True)):
         write_c(folded, tmp_path / "policy.c", weights)
         assert_parity(network, folded, obs, CPolicy(tmp_path / "policy.c"), exact)
-
-
-@needs_compiler
-@pytest.mark.parametrize("weights", ["int8", "int16"])
-@pytest.mark.parametrize("name", ["care-clif", "tab-dn-analogue", "q-bntt", "ann"])
-def test_c_with_integer_weights_is_the_network_with_those_weights(name, weights, tmp_path):
-    _, folded, obs = case(name)
-    meant = quantised(folded, weights, observations(500, seed=5))
-    write_c(meant, tmp_path / "policy.c", weights)
-    parity = compare(DeployedPolicy(meant).values(obs), CPolicy(tmp_path / "policy.c").values, meant, obs, exact=False)
-    assert parity.passed, str(parity)
-    text = (tmp_path / "policy.c").read_text()
-    assert text.count(f"static const {weights}_t weight_") == len(folded.layers)
 
 
 @pytest.mark.parametrize("bias", ["affine", "neuron"])

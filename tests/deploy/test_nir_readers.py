@@ -8,9 +8,9 @@ import torch
 from deploy_cases import observations, spiking_actor, unfolded_values
 
 from carebn import load
-from carebn.deploy.export import observations as episodes_of
 from carebn.deploy.folding import fold
 from carebn.deploy.nir_export import NIRPolicy, write_nir
+from carebn.deploy.observations import observations as episodes_of
 from carebn.deploy.parity import compare, trained_values
 from carebn.deploy.threshold_gaps import with_centred_thresholds
 

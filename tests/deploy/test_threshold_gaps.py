@@ -9,9 +9,9 @@ from deploy_cases import ann_actor, observations, spiking_actor
 
 from carebn import load
 from carebn.deploy import DeployedPolicy
-from carebn.deploy.export import observations as episodes_of
 from carebn.deploy.folding import fold
 from carebn.deploy.graph import Readout
+from carebn.deploy.observations import observations as episodes_of
 from carebn.deploy.onnx_export import ONNXPolicy, write_onnx
 from carebn.deploy.parity import compare, trained_values
 from carebn.deploy.threshold_gaps import REACH, with_centred_thresholds

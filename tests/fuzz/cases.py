@@ -65,6 +65,7 @@ class Case:
     rounds: int = 1
     change: str = "none"  # between two rounds
     meddle: str = "none"  # between forward and backward
+    penalty: float = 0.0  # on the firing rate of every population, added to the loss; 0: nobody asks for rates
 
     def to_json(self) -> str:
         """Only what differs from a plain case."""
@@ -95,7 +96,7 @@ def draw(seed: int, number: int) -> Case:
     case = _extras(rng, _sizes(rng, _what(rng)))
     if case.kind == "actor" and case.scenario in ("step", "recalibrate") and rng.random() < 0.35:
         case = _usual(rng, case)
-    return _without(rng, _unusual(rng, case))
+    return _penalised(rng, _without(rng, _unusual(rng, case)))
 
 
 def _what(rng: random.Random) -> Case:
@@ -262,6 +263,12 @@ def _without(rng: random.Random, case: Case) -> Case:
     return replace(case, norm_options={**case.norm_options, **missing})
 
 
+def _penalised(rng: random.Random, case: Case) -> Case:
+    """A price for spikes; drawn last of all, so that all else is as it was."""
+    fits = case.scenario == "step" and case.kind in ("actor", "qnet") and rng.random() < 0.25
+    return replace(case, penalty=rng.choice((1.0, 100.0, 1e4))) if fits else case
+
+
 def _unusual(rng: random.Random, case: Case) -> Case:
     known = [name for name in oddities_for(case.kind) if _has_work(name, case)]
     if case.scenario in ("fold", "export"):
@@ -303,7 +310,8 @@ def simpler(case: Case) -> Iterator[Case]:
     for i in range(len(case.oddities)):
         yield replace(case, oddities=case.oddities[:i] + case.oddities[i + 1 :])
     plain = Case()
-    order = ("change", "meddle", "rounds", "python_threads", "threads", "garbage", "frozen", "obs_layout", "obs_grad",
+    order = ("penalty", "change", "meddle", "rounds", "python_threads", "threads", "garbage", "frozen", "obs_layout",
+             "obs_grad",
              "norm_options", "neuron_options", "uneven", "intralayer", "bias", "obs_scale", "grid", "mode", "context",
              "loss", "readout", "coding", "observation", "reset", "surrogate", "neuron", "norm", "dtype", "route",
              "call", "surrogate_size", "export")  # fmt: skip

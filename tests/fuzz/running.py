@@ -20,8 +20,9 @@ from torch import Tensor, nn
 
 from carebn.algorithm import DDPG, DDPGOptions
 from carebn.deploy.folding import fold
-from carebn.deploy.runtime import DeployedPolicy, load
-from carebn.kernels import pure
+from carebn.deploy.loading import load
+from carebn.deploy.runtime import DeployedPolicy
+from carebn.kernels import firing_rates, pure
 from carebn.network import Critic, PopulationEncoder, SpikingActor
 from carebn.network.inference import FastActor
 from carebn.neuron import Neuron, Rectangle, Surrogate
@@ -289,11 +290,15 @@ def _one_step(
         x = x.detach().requires_grad_() if case.obs_layout != "plain" else x.requires_grad_()
     _fill_memory(case)
     torch.manual_seed(case.seed)
-    with _context(case.context):
+    with _context(case.context), firing_rates(network) if case.penalty else nullcontext() as heard:
         out = _called(case, network, x)
     values[f"output {number}"] = out.detach().clone()
+    if heard is not None:
+        values[f"rates {number}"] = heard.rates.detach().clone()
     if out.requires_grad:
         loss = _loss(case, out)
+        if heard is not None:  # a price of its own for every population
+            loss = loss + case.penalty * (heard.rates * torch.arange(1, len(heard.rates) + 1)).sum()
         for module, name in owners(network, case.meddle) if not REHEARSAL else []:
             with torch.no_grad():
                 getattr(module, name).mul_(1.5)

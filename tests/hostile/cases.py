@@ -48,11 +48,15 @@ CONVERTED = "converted-max-T8-crpi0.3"
 WEIGHTS = {
     "train": 5, "evaluate": 3, "study run": 0.6, "study show": 3, "study list": 0.2, "report": 4, "export": 4,
     "energy": 2.5, "watch": 2, "spikes": 2.5, "convert": 3.5, "measure distributions": 2, "measure cost": 0.3,
-    "methods": 0.6, "": 0.5,
+    "methods": 0.6, "card": 1.5, "push": 1.5, "zoo": 1.5, "study results": 1, "tune": 0.5, "": 0.5,
 }  # fmt: skip
 NAMES_FIRST = ("study run", "study show", "methods", "measure cost")  # not paths
 SPECIAL = {"--env-id": ENVIRONMENTS, "--import": MODULES}
-SLOW = {("study run", "--on"): ("local", "slurm", "nonsense")}  # ray starts a cluster
+SLOW = {
+    ("study run", "--on"): ("local", "slurm", "nonsense"),  # ray starts a cluster
+    ("tune", "--on"): ("local", "slurm", "nonsense"),
+    ("tune", "--trials"): ("0", "-1", "1", "2", "1000000000", str(10**30), "nan", "five"),  # a thousand are made
+}
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ def draw(seed: int, number: int) -> Case:
 
 
 def _reads_runs(command: str) -> bool:
-    return command not in ("train", "measure cost", "methods", "study list")
+    return command not in ("train", "tune", "measure cost", "methods", "study list")
 
 
 def _some(given: dict[str, list[str]], rng: random.Random) -> dict[str, list[str]]:
@@ -113,6 +117,9 @@ def _usual(command: str, run: str, rng: random.Random) -> tuple[list[str], dict[
     """A command that works: what comes by its place, and the options."""
     if command == "train":
         return [], dict(TINY | RUNS[run]) | ({} if rng.random() < 0.5 else {"--quiet": []})
+    if command == "tune":
+        given = {"--trials": ["1"], "--search": ["gamma=0.9,0.99"], "--workers": ["1"], "--run-dir": ["tuned"]}
+        return [], dict(TINY | {"--env-id": ["InvertedPendulum-v4"]}) | given
     if command == "convert":
         return [f"runs/{run}"], {"--time-steps": ["4"], "--iterations": ["5"], "--episodes": ["1"]}
     if command == "measure cost":
@@ -129,6 +136,7 @@ def _usual(command: str, run: str, rng: random.Random) -> tuple[list[str], dict[
     where = [f"runs/{run}" + (f"/{CONVERTED}" if run == "crpi" and rng.random() < 0.5 else "")]
     return {
         "evaluate": (where, {"--episodes": ["1"]}),
+        "study results": (["runs"] if rng.random() < 0.5 else where, {"--out": ["results.md"]}),
         "report": (["runs"] if rng.random() < 0.5 else where, {"--format": [rng.choice(("html", "md", "md", "png"))]}),
         "export": (
             where,
@@ -138,6 +146,9 @@ def _usual(command: str, run: str, rng: random.Random) -> tuple[list[str], dict[
         "energy": (where, {"--episodes": ["1"], "--quiet": []}),
         "watch": (where, {"--seconds": ["0.1"], "--out": ["film.gif"], "--quiet": []}),
         "spikes": (where, {"--out": ["raster.png"]}),
+        "card": (where, {"--episodes": ["1"]}),
+        "push": ([*where, "somebody/policy"], {"--episodes": ["1"], "--folder": ["pushed"]}),
+        "zoo": (["add", *where] if rng.random() < 0.8 else [], {"--episodes": ["1"], "--name": ["new"]}),
         "measure distributions": (where, {"--out": ["figure.png"], "--updates": ["1"], "--snapshots": ["2"]}),
     }[command]  # fmt: skip
 

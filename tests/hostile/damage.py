@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from carebn.checksums import sealed, without_seal
+
 DEPTH = 100_000
 ALIEN_JSON = {
     "array": "[]",
@@ -163,4 +165,4 @@ def _sign(path: Path) -> None:
             for names in (data["files"], data["replay"]):
                 if path.name in names:
                     names[path.name] = digest
-            manifest.write_text(json.dumps(data))
+            manifest.write_bytes(sealed(without_seal(data)))

@@ -31,8 +31,8 @@ MOST_WORK = 12.0  # seconds of computing for every other command
 IDLE = 12.0  # seconds without any computing
 PATIENCE = 150.0  # seconds of waiting for either, on a busy machine
 GRACE = 60.0  # seconds to stop in
-WITH_CHILDREN = ("study run", "measure cost", "watch")  # which work while it waits
-LASTING = ("train", "study run", "measure cost")  # what may take as long as it was asked to
+WITH_CHILDREN = ("study run", "tune", "measure cost", "watch")  # which work while it waits
+LASTING = ("train", "tune", "study run", "measure cost")  # what may take as long as it was asked to
 
 
 class Outcome(NamedTuple):
@@ -48,6 +48,7 @@ class Outcome(NamedTuple):
 
 def prepare(template: Template) -> None:
     """Import what every command needs, and warm up; but no gradients, whose threads do not survive a fork."""
+    os.environ["CAREBN_ZOO"] = "zoo"  # of the case, not of the clone
     for name in cli.COMMANDS:
         import_module(f"carebn.commands.{name}")
     for name in (

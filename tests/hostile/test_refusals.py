@@ -188,7 +188,7 @@ def test_a_state_or_a_row_that_is_none(tmp_path: Path) -> None:
     from carebn.training.seeds import Streams
 
     with pytest.raises(Damaged, match="'streams' is missing or wrong"):
-        checked_state({"name": "package"}, tmp_path)
+        checked_state({"name": "package"}, tmp_path, 1)
     with pytest.raises(ValueError, match="random streams"):
         Streams(0).restore({"warm_up": {"bit_generator": "PCG64"}})
     (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"step": "two"}\n')

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from carebn.conversion import Converted, ConvertedActor, ConvertedQNetwork, Simulation, convert
-from carebn.measure.energy import Count, Operations, ann_bill, counterpart
+from carebn.measure.bill import ann_bill
+from carebn.measure.energy import Count, counterpart
+from carebn.measure.prices import Operations
 from carebn.measure.spikes import Decision, record, record_converted
 from carebn.network import ANNActor, ANNQNetwork
 

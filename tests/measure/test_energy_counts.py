@@ -11,8 +11,10 @@ from measured_networks import NETWORKS, SPIKING, make
 from torch import nn
 
 from carebn import kernels
-from carebn.measure.energy import PAPER_NJ, PRICES, Bill, Count, Item, Operations, ann_bill, as_json, counterpart
+from carebn.measure.bill import PAPER_NJ, Bill, Item, ann_bill, as_json
+from carebn.measure.energy import Count, counterpart
 from carebn.measure.energy_report import figure, table, verdict
+from carebn.measure.prices import PRICES, Operations
 from carebn.measure.spikes import Decision, Population, record
 from carebn.network import ANNActor, SpikingActor, SpikingQNetwork
 from carebn.neuron import CLIF

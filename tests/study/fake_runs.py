@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+from carebn.study.plan import NEURONS, Task
 from carebn.training.files import sha256
 
 VERSIONS = {"python": "3.11.7", "carebn": "0.1.0", "torch": "2.13.0"}
@@ -32,6 +33,7 @@ def write_run(
     level: float = 1000.0,
     episodes: int = 20,
     wasserstein: bool = False,
+    every: int = 5_000,
     **options: Any,
 ) -> Path:
     """A run that rises towards ``level``; ``done`` < ``total``: it was stopped there."""
@@ -45,7 +47,7 @@ def write_run(
     (directory / "config.json").write_text(json.dumps(config))
     (directory / "command.txt").write_text(f"carebn train --env-id {env_id} --method {method} --seed {seed}\n")
     (directory / "versions.json").write_text(json.dumps(VERSIONS))
-    steps = range(5_000, done + 1, 5_000)
+    steps = sorted({*range(every, done + 1, every), *([done] if done == total else [])})
 
     def score(step: int) -> float:
         return level * (1 - math.exp(-3 * step / total)) + rng.gauss(0, level / 50)
@@ -77,6 +79,19 @@ def write_run(
     return directory
 
 
+def write_planned_run(root: Path, task: Task, name: str, seed: int, **options: Any) -> Path:
+    """A run of the plan, at its budget and with its options."""
+    budget, method = task.budget, name.partition("@")[0]
+    given = {
+        "algo": task.algo, "neuron": "none" if method == "ann" else NEURONS[task.algo],
+        "learning_starts": budget.learning_starts, "eval_interval": budget.eval_interval,
+        "total": budget.total_timesteps, "every": budget.eval_interval,
+    }  # fmt: skip
+    if "@" in name:
+        given["norm_momentum"] = float(name.partition("@")[2])
+    return write_run(root / task.file / f"{name}-{seed}", method, task.env_id, seed, **given | options)
+
+
 def write_converted_run(directory: Path, env_id: str, score: float, method: str = "ann-snn", **options: Any) -> Path:
     """A run of a method that converts its ANN at the end, and the one evaluation of the converted policy."""
     steps = {"ann-snn": 100, "crpi": 8}[method]
@@ -105,5 +120,6 @@ def write_energy(run: Path, nanojoule: float) -> None:
     """As ``carebn energy`` leaves it, what a table needs of it."""
     policy = sha256((run / "policy.safetensors").read_bytes())
     prices = {"paper": nanojoule, "45nm": 7 * nanojoule}
-    data = {"policy": policy, "network": {"synapses_total": {"nanojoule": prices}}}
+    every = {name: 30 * price for name, price in prices.items()}  # encoder, membranes and decoder as well
+    data = {"policy": policy, "network": {"synapses_total": {"nanojoule": prices}, "total": {"nanojoule": every}}}
     (run / "energy.json").write_text(json.dumps(data))

@@ -14,6 +14,7 @@ from carebn.paper.tables import MAIN
 from carebn.study.cells import Budget, belongs, config_of, lacks_method
 from carebn.study.evidence.gather import Gathered, gather
 from carebn.study.evidence.runs import RunRecord, read_runs
+from carebn.study.evidence.timing import Timing
 from carebn.training import TrainConfig
 
 EXPLORATION = STUDIES["exploration"]
@@ -143,6 +144,6 @@ def test_gathering_reads_what_was_written(tmp_path: Path) -> None:
     """Not through the fake: the configuration of a real cell, written as a run writes it."""
     config = config_of(Cell(CARE.variant, "Hopper-v4", 0), Budget.scaled(0.01))
     written = json.loads(json.dumps(config.as_json()))
-    run = RunRecord(tmp_path, written, [10_250], [5.0], [1.0], 10_250, True, 0.0, 0, "", {})
+    run = RunRecord(tmp_path, written, [10_250], [5.0], [1.0], 10_250, True, Timing(), "", {})
     assert gather(EXPLORATION, [run], scale=0.01).cell(CARE, "Hopper-v4").complete == [run]
     assert gather(EXPLORATION, [run], scale=0.02).cell(CARE, "Hopper-v4").complete == []

@@ -1,7 +1,6 @@
 """The same runs on local processes, a real Ray cluster and submitit: the same files, even if a worker is killed."""
 
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -12,12 +11,15 @@ from pathlib import Path
 
 import pytest
 from abilities import reads_proc
+from cluster_cases import parent, sweep, trainer, wait_for_checkpoint
 from sweep_cases import contents, tiny
 
-from carebn.study.sweep.executors import EXECUTORS, Place, RayExecutor, SlurmExecutor
-from carebn.study.sweep.jobs import Display, Sweep
+from carebn.study.sweep.executors import EXECUTORS
+from carebn.study.sweep.jobs import Sweep
+from carebn.study.sweep.place import Place
+from carebn.study.sweep.ray_cluster import RayExecutor
+from carebn.study.sweep.slurm import SlurmExecutor
 from carebn.study.worker import Order, train_cell
-from carebn.training import TrainConfig
 from carebn.training.lock import is_locked
 
 pytestmark = pytest.mark.slow
@@ -26,25 +28,6 @@ pytestmark = pytest.mark.slow
 CONFIGS = [tiny(), tiny(method="care-bn", env_id="InvertedDoublePendulum-v4", seed=1, measure=("wasserstein",))]
 HALF_WAY = tiny(total_timesteps=1500, eval_interval=750, checkpoint_interval=50)
 LONG = tiny(total_timesteps=20_000, eval_interval=20_000, checkpoint_interval=200)
-
-
-class Heard(Display):
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-
-def sweep(place: Place, configs: list[TrainConfig]) -> tuple[Sweep, list[str]]:
-    heard = Heard()
-    made = Sweep(configs, place.runs, heard)
-    executor = EXECUTORS[place.on](place)
-    try:
-        made.run(executor)
-    finally:
-        executor.close()
-    return made, heard.said
 
 
 @pytest.fixture(scope="module")
@@ -84,27 +67,6 @@ def test_what_is_complete_is_left_alone(local: Path) -> None:
     assert before == {name: (local / name / "timing.jsonl").read_bytes() for name in before}
 
 
-def wait_for_checkpoint(directory: Path) -> None:
-    deadline = time.monotonic() + 250
-    while not list(directory.glob("checkpoint/0*")):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def holder(directory: Path) -> int:
-    """The process that trains there: it has the lock."""
-    inode = (directory / ".lock").stat().st_ino
-    for line in Path("/proc/locks").read_text().splitlines():
-        words = line.split()
-        if int(words[5].split(":")[2]) == inode:
-            return int(words[4])
-    raise AssertionError("nobody is training")
-
-
-def parent(process: int) -> int:
-    return int(re.findall(r"^PPid:\s+(\d+)", Path(f"/proc/{process}/status").read_text(), re.M)[0])
-
-
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("undisturbed") / "run"
@@ -125,7 +87,7 @@ def test_a_killed_worker_is_tried_again_and_ends_identical(
 
     def kill() -> None:
         wait_for_checkpoint(directory)
-        process = holder(directory)
+        process = trainer(directory)
         os.kill(parent(process) if on == "ray" else process, signal.SIGKILL)
 
     killer = threading.Thread(target=kill)

@@ -332,7 +332,7 @@ def test_one_evaluation_has_ticks_that_differ(page: Page, tmp_path: Path) -> Non
     page.open(report_of(tmp_path / "runs"), DESKTOP)
     names = page.js("return [...document.querySelectorAll('#explorer .chart text.x')].map(e => e.textContent)")
     assert names[0] == "0"
-    assert names[-1] == "5000"
+    assert names[-1] == "5,000"  # as in the tip
     assert len(set(names)) == len(names)
     assert "5,000" in tip_at(page, 0.5)
 
@@ -388,6 +388,54 @@ def test_numbers_read_as_in_the_terminal(page: Page, tmp_path: Path) -> None:
     assert "−0.05 %" in page.one("#study-main tbody").text
     assert page.texts("#how tbody td")[5] == "9343"
     assert "9343" in tip_at(page, 0.9)
+
+
+def test_curves_against_time_and_every_seed_on_request(page: Page, tmp_path: Path) -> None:
+    for seed in range(3):
+        write_run(tmp_path / "runs" / f"a{seed}", seed=seed)
+        untimed = write_run(tmp_path / "runs" / f"b{seed}", "bn", seed=seed)
+        (untimed / "timing.jsonl").unlink()
+    page.open(report_of(tmp_path / "runs"), DESKTOP)
+    assert (lines_of(page, "#explorer"), page.count("#explorer .chart .seed")) == (2, 0)
+    page.one("#seeds").click()
+    assert (lines_of(page, "#explorer"), page.count("#explorer .chart .seed")) == (2, 6)
+    page.js("arguments[0].click()", page.one("#explorer .legend button"))
+    assert page.count("#explorer .chart .seed") == 3  # a method that is off has no seeds either
+    page.js("arguments[0].click()", page.one("#explorer .legend button"))
+    page.choose("#against", "time")
+    assert (lines_of(page, "#explorer"), page.count("#explorer .chart .seed")) == (1, 3)
+    notes = page.one("#curve-notes").text
+    assert "Curves begin at the first evaluation, after 5,000 steps." in notes
+    assert "Without recorded times: BN." in notes
+    assert "minutes of training: 3.33" in tip_at(page, 1.0)  # 20,000 steps at a hundred a second
+    page.choose("#what", "exploration")
+    assert not page.one("#against").is_enabled()
+    assert page.count("#explorer .chart .seed") == 0
+    page.choose("#what", "evaluation")
+    page.one("#seeds").click()
+    assert (page.count("#explorer .chart .seed"), lines_of(page, "#explorer")) == (0, 1)
+    assert page.driver.get_log("browser") == []
+
+
+def test_fewer_than_ten_evaluations_are_not_called_ten(page: Page, tmp_path: Path) -> None:
+    write_run(tmp_path / "few" / "a")
+    write_run(tmp_path / "many" / "a", total=50_000)
+    for place, head in (("few", "last evaluations (ten, or all there are)"), ("many", "last ten evaluations")):
+        page.open(report_of(tmp_path / place), DESKTOP)
+        assert page.texts("#explorer th")[2] == head
+
+
+def test_a_long_name_stays_in_its_card_on_a_phone(page: Page, tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "a", env_id="somebody/" + "AVeryLongNameOfAnEnvironment" * 4 + "-v1")
+    page.open(report_of(tmp_path / "runs"), PHONE, touch=True)
+    assert page.js("return document.documentElement.scrollWidth") == PHONE[0]
+    rights = page.js(
+        "return ['#explorer .card', '#explorer .controls *'].map(where => "
+        "Math.max(...[...document.querySelectorAll(where)].map(e => e.getBoundingClientRect().right)))"
+    )
+    assert rights[1] <= rights[0]
+    assert page.js("const n = document.querySelector('nav div'); return n.scrollWidth - n.clientWidth") == 0
+    page.shoot("long-name-390")
 
 
 HOSTILE = "</script><script>window.stolen=1</script><img src=x onerror=window.stolen=1>\"'&\u2028"

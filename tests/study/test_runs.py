@@ -39,7 +39,7 @@ def test_real_run(tmp_path: Path) -> None:
     assert record.config == run.config.as_json()
     assert record.command == run.config.command()
     assert record.versions["torch"]
-    assert record.timed_steps == 60
+    assert record.timing.steps == 60
     assert record.seconds > 0
     episodes = [row for row in rows if "charts/episodic_return" in row]
     assert len(episodes) == 1
@@ -83,7 +83,7 @@ def test_time_over_several_sittings(tmp_path: Path) -> None:
     (run / "timing.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     record = read_run(run)
     assert record.seconds == 20.0 + 50.0 + 60.0
-    assert record.timed_steps == 2000 + 2000 + 1000
+    assert record.timing.steps == 2000 + 2000 + 1000
     assert record.speed == 5000 / 130
 
 
@@ -104,7 +104,7 @@ def test_lines_in_another_order_are_read_as_json(tmp_path: Path) -> None:
         (run / name).write_text("".join(json.dumps(row, sort_keys=True) + "\n" for row in rows))
     after = read_run(run)
     assert (after.steps, after.returns, after.stds) == (before.steps, before.returns, before.stds)
-    assert (after.seconds, after.timed_steps) == (before.seconds, before.timed_steps)
+    assert (after.seconds, after.timing.steps) == (before.seconds, before.timing.steps)
 
 
 def test_half_a_line_is_not_an_evaluation_yet(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from test_resume import contents
 
-from carebn.checksums import Mismatch
+from carebn.checksums import Mismatch, as_json, sealed, without_seal
 from carebn.training import Run, TrainConfig
 from carebn.training.checkpoint import Damaged, OtherFormat, unfinished
 
@@ -107,34 +107,54 @@ def test_all_that_is_damaged_is_named(finished: Path) -> None:
 
 def test_a_manifest_cannot_point_outside(finished: Path) -> None:
     path = newest(finished) / "manifest.json"
-    path.write_text(path.read_text().replace("agent.safetensors", "../../policy.safetensors"))
+    manifest = without_seal(json.loads(path.read_bytes()))
+    manifest["files"]["../../policy.safetensors"] = manifest["files"].pop("agent.safetensors")
+    path.write_bytes(sealed(manifest))
     run = resumed(finished)
     assert "names files elsewhere" in run.warnings[0]
 
 
-def with_format(directory: Path, step: int, number: object) -> None:
+def with_format(directory: Path, step: int, number: object, seal: bool = True) -> None:
     path = directory / "checkpoint" / f"{step:09d}" / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": number}))
+    manifest = without_seal(json.loads(path.read_bytes())) | {"format": number}
+    path.write_bytes(sealed(manifest) if seal else as_json(manifest))
 
 
+@pytest.mark.parametrize("seal", [True, False])
 @pytest.mark.parametrize("step", [40, 60])
-def test_a_checkpoint_of_another_format_is_refused_and_stays(finished: Path, step: int) -> None:
-    with_format(finished, step, 2)
+def test_a_checkpoint_of_another_format_is_refused_and_stays(finished: Path, step: int, seal: bool) -> None:
+    with_format(finished, step, 3, seal)
     before = contents(finished)
     with pytest.raises(OtherFormat) as error:
         resumed(finished)
     assert str(error.value) == (
-        f"{finished}/checkpoint/{step:09d}/manifest.json has the checkpoint format 2, and this version of carebn reads "
-        f"format 1: install a newer one, or the one that wrote it"
+        f"{finished}/checkpoint/{step:09d}/manifest.json has the checkpoint format 3, and this version of carebn reads "
+        f"formats 1 and 2: install a newer one, or the one that wrote it"
     )
     assert contents(finished) == before  # it is not taken for damage, which would be cleaned up
 
 
-def test_a_manifest_without_a_number_is_of_the_first_format(finished: Path) -> None:
-    assert "format" not in json.loads((newest(finished) / "manifest.json").read_text())
-    with_format(finished, 60, 1)
+def test_a_manifest_without_number_and_checksum_is_of_the_first_format(finished: Path) -> None:
+    path = newest(finished) / "manifest.json"
+    manifest = without_seal(json.loads(path.read_bytes()))
+    assert manifest.pop("format") == 2
+    path.write_bytes(as_json(manifest))
     assert not resumed(finished).warnings
     assert unfinished(finished, config(finished).checked()) is None
+
+
+@pytest.mark.parametrize("line", range(15))
+def test_no_line_of_a_manifest_can_go_missing(finished: Path, line: int) -> None:
+    path = newest(finished) / "manifest.json"
+    lines = path.read_text().splitlines(keepends=True)
+    before = contents(finished)
+    path.write_text("".join(lines[:line] + lines[line + 1 :]))
+    run = resumed(finished)
+    assert "the checkpoint at step 60 is damaged" in run.warnings[0]
+    assert contents(finished) == before  # made again from the one before
+    path.write_text("".join(lines).replace(lines[line], lines[line].swapcase()))
+    if path.read_text() != "".join(lines):
+        assert "the checkpoint at step 60 is damaged" in resumed(finished).warnings[0]
 
 
 def test_another_version_voids_exactness_but_not_the_run(finished: Path) -> None:

@@ -26,8 +26,12 @@ CHANGES: dict[str, Any] = {
     "env_kwargs": {"name": "a = 'b'", "depth": [1, 2.5, None], "flag": True, "word": "7"},
     "wrappers": ("one:Slow", "gymnasium.wrappers:FlattenObservation"),
     "learning_starts": 11,
+    "spike_penalty": (0.5,),
+    "target_rate": (0.1,),
     "random_steps": 10,
     "update_interval": 3,
+    "num_envs": 7,
+    "updates_per_step": 0.125,
     "buffer_size": 500,
     "batch_size": 64,
     "gamma": 0.95,
@@ -73,7 +77,7 @@ def some_configs() -> list[TrainConfig]:
     few: dict[str, Any] = {"batch_size": 32, "seed": 5, "hidden": (8,), "gamma": 0.5}
     return [
         TrainConfig(),
-        TrainConfig(**{name: value for name, value in CHANGES.items() if name != "raw_bytes"}),
+        TrainConfig(**{name: value for name, value in CHANGES.items() if name not in ("raw_bytes", "spike_penalty")}),
         *(TrainConfig(method=method, **few) for method in METHODS),
         *(TrainConfig(algo=algo, **few) for algo in ("dqn", "ddpg", "td3", "sac")),
         TrainConfig(env_id="ALE/Pong-v5", algo="dqn", raw_bytes=True, critic_learning_rate=1e-3),

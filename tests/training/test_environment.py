@@ -201,7 +201,7 @@ def test_truncation_bootstraps_and_termination_does_not(tmp_path: Path, scripted
 def test_an_episode_of_one_step(tmp_path: Path, scripted: str) -> None:
     with_options(scripted, ends_at=1)
     run = trained(tmp_path, scripted, eval_interval=10)
-    assert run.state.episode == 30
+    assert run.state.episodes[0].number == 30
     assert run.replay.rows(0, 30)["terminated"].all()
 
 
@@ -284,7 +284,7 @@ def test_own_environments_come_by_import(tmp_path: Path, monkeypatch: pytest.Mon
     )
     monkeypatch.syspath_prepend(tmp_path)
     run = trained(tmp_path / "run", "OwnPendulum-v0", import_modules=("own_world",), eval_interval=30)
-    assert run.state.episode == 3
+    assert run.state.episodes[0].number == 3
     assert load(tmp_path / "run").config.import_modules == ("own_world",)
     del gym.registry["OwnPendulum-v0"], sys.modules["own_world"]
 

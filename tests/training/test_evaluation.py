@@ -138,7 +138,7 @@ def test_an_evaluation_repeats_itself_and_changes_nothing(tmp_path: Path, method
         run.make_step()
     run.agent.recalibrate(run.replay, run.state.streams["recalibrate"])
     agent = {name: tensor.clone() for name, tensor in run.agent.state_dict().items()}
-    streams, obs, episode = run.state.streams.state(), run.stepping.obs.copy(), run.state.episode
+    streams, obs, episode = run.state.streams.state(), run.stepping.obs.copy(), run.state.episodes[0].number
     state = run.env.unwrapped.data.qpos.copy() if algo != "dqn" else run.env.unwrapped.state
     results = [
         evaluate(lambda o: run.agent.act(o.astype(np.float32), None), run.eval_envs, run.evaluating.seeds, env_id)
@@ -149,7 +149,7 @@ def test_an_evaluation_repeats_itself_and_changes_nothing(tmp_path: Path, method
     assert all(after[name].equal(agent[name]) for name in agent)
     assert all(module.training for module in run.agent.policy.modules() if hasattr(module, "running_mean"))
     assert run.state.streams.state() == streams
-    assert run.state.episode == episode
+    assert run.state.episodes[0].number == episode
     np.testing.assert_array_equal(run.stepping.obs, obs)
     np.testing.assert_array_equal(run.env.unwrapped.data.qpos if algo != "dqn" else run.env.unwrapped.state, state)
     run.close()

@@ -202,8 +202,9 @@ def make_older(directory: Path) -> None:
             state.pop(name)
         (place / "state.json").write_bytes(as_json(state))
         manifest = json.loads((place / "manifest.json").read_bytes())
-        manifest["files"] = {n: sha256((place / n).read_bytes()) for n in ("agent.safetensors", "state.json")}
-        (place / "manifest.json").write_bytes(as_json(manifest))
+        files = {n: sha256((place / n).read_bytes()) for n in ("agent.safetensors", "state.json")}
+        first = {"step": manifest["step"], "files": files, "replay": manifest["replay"]}
+        (place / "manifest.json").write_bytes(as_json(first))
         for path in place.iterdir():
             if path.name not in ("agent.safetensors", "state.json", "manifest.json"):
                 path.unlink()

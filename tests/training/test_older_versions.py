@@ -10,7 +10,7 @@ import pytest
 
 from carebn import load
 from carebn.checksums import Vouched
-from carebn.deploy.runtime import load as load_exported
+from carebn.deploy import load as load_exported
 from carebn.training.record import read_rows
 
 OLD = Path(__file__).parent / "run_of_0_1_0"  # dqn with CaRe-BN on CartPole-v1, 45 steps

@@ -126,6 +126,8 @@ def test_timing_is_apart(finished: Path) -> None:
     rows = read_rows(finished / "timing.jsonl")
     assert [row["step"] for row in rows] == [20, 40]
     assert all(row["charts/SPS"] > 0 for row in rows)
+    assert all(row["time/processor"] > 0 and row["processor"] for row in rows)
+    assert all(row["memory/peak"] is None or row["memory/peak"] > 1 for row in rows)  # not every system tells
     assert "SPS" not in (finished / "metrics.jsonl").read_text()
 
 

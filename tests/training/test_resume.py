@@ -14,6 +14,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 OUTSIDE_THE_PROMISE = {"timing.jsonl"}  # wall-clock figures
+FULL = "CAREBN_KILLS" in os.environ
 KILLS = int(os.environ.get("CAREBN_KILLS", "3"))  # the full test uses ten or more
 
 TD3_RUN = shlex.split(
@@ -32,6 +33,9 @@ ORIGINAL_RUN = shlex.split(
     "--learning-starts 200 --random-steps 300 --update-interval 20 --hidden 32 32 --batch-size 32 --eval-interval 200 "
     "--eval-episodes 2 --checkpoint-interval 90 --log-interval 50"
 )
+
+# Eight environments at once, which divide neither the evaluations nor the checkpoints
+EIGHT = ["--num-envs", "8", "--updates-per-step", "0.5", "--checkpoint-interval", "90"]
 
 
 def command(options: list[str], directory: Path) -> list[str]:
@@ -74,7 +78,17 @@ def run_killed(options: list[str], directory: Path, kills: int, rng: random.Rand
     return killed
 
 
-@pytest.mark.parametrize("options", [TD3_RUN, DQN_RUN, ORIGINAL_RUN], ids=["td3", "dqn-atari", "original"])
+KILLED = {
+    "td3": TD3_RUN,
+    "dqn-atari": DQN_RUN,
+    "original": ORIGINAL_RUN,
+    "eight-async": [*TD3_RUN, *EIGHT, "--vector", "async"],
+}
+if FULL:
+    KILLED |= {"eight": [*TD3_RUN, *EIGHT], "eight-dqn-async": [*DQN_RUN, *EIGHT, "--vector", "async"]}
+
+
+@pytest.mark.parametrize("options", KILLED.values(), ids=KILLED)
 def test_a_run_that_is_killed_again_and_again_ends_byte_identical(options: list[str], tmp_path: Path) -> None:
     run(options, tmp_path / "undisturbed")
     killed = run_killed(options, tmp_path / "killed", KILLS, random.Random(1))
@@ -96,8 +110,39 @@ def test_an_interruption_saves_and_the_result_is_still_identical(tmp_path: Path)
     assert "the same command resumes it" in said
     step = said.split("stopped at step ")[1].split(";")[0]
     resumed = subprocess.run(command(TD3_RUN, directory), capture_output=True, text=True)
-    assert f"resuming from step {step}\n" in resumed.stderr
+    assert f"seed 0: resuming from step {step} of " in resumed.stderr
     assert contents(tmp_path / "undisturbed") == contents(directory)
+
+
+def test_ctrl_c_reaches_all_processes_and_the_run_saves_itself(tmp_path: Path) -> None:
+    """As a terminal sends it: to the whole group, the environments' processes among them."""
+    options = [*TD3_RUN, *EIGHT, "--vector", "async"]
+    run(options, tmp_path / "undisturbed")
+    directory = tmp_path / "interrupted"
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process = subprocess.Popen(command(options, directory), stderr=subprocess.PIPE, text=True, process_group=0)
+        before = set(directory.glob("checkpoint/0*"))
+        while not set(directory.glob("checkpoint/0*")) - before and process.poll() is None:
+            time.sleep(0.01)
+        os.killpg(process.pid, number)
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 128 + number, said
+        assert "the same command resumes it" in said
+        assert "Traceback" not in said
+        with pytest.raises(ProcessLookupError):
+            os.killpg(process.pid, 0)  # nobody is left behind
+    run(options, directory)
+    assert contents(tmp_path / "undisturbed") == contents(directory)
+
+
+def test_processes_of_environments_do_not_outlive_a_run_that_is_killed(tmp_path: Path) -> None:
+    options = [*TD3_RUN, *EIGHT, "--vector", "async"]
+    process = subprocess.Popen(command(options, tmp_path), stderr=subprocess.PIPE, text=True, process_group=0)
+    while not list(tmp_path.glob("checkpoint/0*")) and process.poll() is None:
+        time.sleep(0.01)
+    process.kill()
+    _, said = process.communicate(timeout=60)  # the pipe is closed only when all of them are gone
+    assert "Traceback" not in said
 
 
 def test_another_seed_gives_other_files(tmp_path: Path) -> None:

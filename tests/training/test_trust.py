@@ -77,6 +77,8 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("measure", "distributions", ".", "--out", "d.png"),
     ("train", "--run-dir", "."),
     ("train", "--run-dir", ".", "--total-timesteps", "60"),
+    ("card", "."),
+    ("push", ".", "somebody/theirs", "--folder", "there"),
 )
 NEED_NO_ENVIRONMENT = {("convert", "ann"), COMMANDS[6], COMMANDS[8], COMMANDS[9], COMMANDS[10]}
 

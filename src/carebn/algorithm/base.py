@@ -1,6 +1,6 @@
 """What all agents share: acting with moving statistics, re-calibrating, saving and restoring."""
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from typing import Any, Protocol, TypeVar
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from carebn.algorithm.replay import ReplayBuffer
+from carebn.algorithm.spike_penalty import SpikePenalty
 from carebn.network import Actor
 from carebn.network.inference import FastActor, moving_statistics
 from carebn.norm import Norm, recalibrate
@@ -59,6 +60,21 @@ class BaseAgent:
         self.device = next(policy.parameters()).device
         self._norms = [module for module in policy.modules() if isinstance(module, Norm)]
         self._recalibration = recalibration_batches, batch_size
+        self._spike_penalty: SpikePenalty | None = None
+
+    # The penalty on spikes, for the update that trains the policy: hear it run, add the loss, log the rates
+    def penalise_spikes(self, penalty: SpikePenalty) -> None:
+        self._spike_penalty = penalty
+
+    def hearing_spikes(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._spike_penalty is None else self._spike_penalty.hearing(self.policy)
+
+    def spike_loss(self) -> Tensor | None:
+        """Of what was heard last; None: there is no penalty."""
+        return None if self._spike_penalty is None else self._spike_penalty.loss()
+
+    def spikes_told(self) -> dict[str, Tensor]:
+        return {} if self._spike_penalty is None else self._spike_penalty.told()
 
     def inference_mode(self) -> AbstractContextManager[None]:
         """Inside, the policy uses its moving statistics and changes nothing. Cheaper than eval() and train()."""
@@ -75,9 +91,12 @@ class BaseAgent:
         """All that learning changes, by the names that checkpoints have for it: a name, once given, stays."""
         raise NotImplementedError
 
+    def _all_parts(self) -> Parts:
+        return self.parts() | ({} if self._spike_penalty is None else {"spike_penalty": self._spike_penalty})
+
     def state_dict(self) -> dict[str, Tensor]:
         state = {"updates": torch.tensor(self.updates)}
-        for name, part in self.parts().items():
+        for name, part in self._all_parts().items():
             if isinstance(part, nn.Module):
                 state |= {f"{name}.{key}": value for key, value in part.state_dict().items()}
             else:
@@ -87,7 +106,7 @@ class BaseAgent:
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.updates = int(state["updates"])
-        for name, part in self.parts().items():
+        for name, part in self._all_parts().items():
             own = {key[len(name) + 1 :]: value for key, value in state.items() if key.startswith(f"{name}.")}
             if isinstance(part, nn.Module):
                 part.load_state_dict(own)

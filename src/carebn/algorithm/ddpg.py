@@ -51,8 +51,10 @@ class DDPG(ActorCriticWithTargetActor):
         q = self.critic(obs, action)
         critic_loss = (q - target).square().mean()
         descend(self.critic_optimiser, critic_loss)
-        actor_loss = -self.critic(obs, self.actor(obs)).mean()
-        descend(self.actor_optimiser, actor_loss)
+        with self.hearing_spikes():
+            new_action = self.actor(obs)
+        actor_loss = -self.critic(obs, new_action).mean()
+        descend(self.actor_optimiser, actor_loss, spike_loss=self.spike_loss())
         self.follow_actor()
         self._critic_follower.step()
         self.updates += 1
@@ -60,7 +62,7 @@ class DDPG(ActorCriticWithTargetActor):
             "losses/qf_loss": critic_loss.detach(),
             "losses/qf_values": q.detach().mean(),
             "losses/actor_loss": actor_loss.detach(),
-        }
+        } | self.spikes_told()
 
 
 class ProxyDDPG(ProxyTarget, DDPG):
@@ -74,4 +76,4 @@ def build(setup: Setup) -> Agent:
     return DDPG(setup.policy, critic, setup.options)
 
 
-RECORD = Algorithm(DDPGOptions, build, target_actor=True)
+RECORD = Algorithm(DDPGOptions, build, target_actor=True, spike_penalty=True)

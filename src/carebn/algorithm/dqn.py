@@ -53,11 +53,13 @@ class DQN(BaseAgent):
         return options.start_epsilon + done * (options.end_epsilon - options.start_epsilon)
 
     def act(self, obs: NDArray[Any], rng: np.random.Generator | None) -> NDArray[Any]:
-        if rng is not None and rng.random() < self.epsilon:
-            return rng.integers(0, self.actions, len(obs))
+        exploring = np.zeros(len(obs), np.bool_) if rng is None else rng.random(len(obs)) < self.epsilon
+        drawn = rng.integers(0, self.actions, len(obs)) if rng is not None and exploring.any() else 0
+        if rng is not None and exploring.all():
+            return np.asarray(drawn)
         with torch.no_grad(), self.inference_mode():
             best: Tensor = self.q_network(torch.as_tensor(obs, device=self.device)).argmax(-1)
-            return best.cpu().numpy()
+        return np.where(exploring, drawn, best.cpu().numpy())
 
     def update(self, replay: ReplayBuffer, rng: np.random.Generator) -> dict[str, Tensor]:
         options = self.options
@@ -65,17 +67,20 @@ class DQN(BaseAgent):
         with torch.no_grad():
             next_q = self.q_target(next_obs).amax(-1)
             target = reward + options.gamma * (1 - terminated) * next_q
-        q = self.q_network(obs).gather(1, action[:, None]).squeeze(1)
+        with self.hearing_spikes():
+            q = self.q_network(obs).gather(1, action[:, None]).squeeze(1)
         loss = (q - target).square().mean()
-        descend(self.optimiser, loss)
+        descend(self.optimiser, loss, spike_loss=self.spike_loss())
         self.updates += 1
         if self.updates % options.target_interval == 0:
             polyak_(self.q_target, self.q_network, 1.0)
-        return {"losses/td_loss": loss.detach(), "losses/q_values": q.detach().mean()}
+        return {"losses/td_loss": loss.detach(), "losses/q_values": q.detach().mean()} | self.spikes_told()
 
 
 def build(setup: Setup) -> Agent:
     return DQN(setup.policy, setup.actions, setup.options)
 
 
-RECORD = Algorithm(DQNOptions, build, discrete=True, neuron="lif", called={"learning_rate": "critic_learning_rate"})
+RECORD = Algorithm(
+    DQNOptions, build, discrete=True, neuron="lif", spike_penalty=True, called={"learning_rate": "critic_learning_rate"}
+)

@@ -76,9 +76,14 @@ def adam(network: nn.Module, learning_rate: float, weight_decay: float = 0.0) ->
     return LeanAdam(list(network.parameters()), learning_rate, weight_decay)
 
 
-def descend(optimiser: LeanAdam, loss: Tensor, grad: Tensor | None = None) -> None:
+def descend(optimiser: LeanAdam, loss: Tensor, grad: Tensor | None = None, spike_loss: Tensor | None = None) -> None:
     """One step down the gradient of ``loss`` with respect to this optimiser's parameters, and no others.
 
     ``grad``: the gradient of the true loss with respect to ``loss``, where that is only a part of the way to it.
+    ``spike_loss`` is added to the loss: a penalty on spikes.
     """
+    if spike_loss is not None:
+        both = torch.autograd.grad((loss, spike_loss), optimiser.param_groups[0]["params"], (grad, None))
+        optimiser.update(both)
+        return
     optimiser.update(torch.autograd.grad(loss, optimiser.param_groups[0]["params"], grad))

@@ -46,6 +46,7 @@ class Algorithm:
     target_actor: bool = False  # whether it has one, for which ``Setup.proxy`` may stand in (--target proxy)
     called: Mapping[str, str] = field(default_factory=dict)  # options that have another name in ``carebn train``
     sampling: Sampling | None = None  # None: its policy is deterministic
+    spike_penalty: bool = False  # whether its update adds ``BaseAgent.spike_loss`` to the loss of its policy
 
     def __post_init__(self) -> None:
         if not is_dataclass(self.options):

@@ -109,9 +109,10 @@ class SAC(ActorCritic):
             target = reward + options.gamma * (1 - terminated) * next_value
         q, critic_loss, gradients = self.critic.squared_error(obs, action, target)
         self.critic_optimiser.update(gradients)
-        new_action, log_prob = self.gaussian.sample(obs, normal(rng, action))
+        with self.hearing_spikes():
+            new_action, log_prob = self.gaussian.sample(obs, normal(rng, action))
         actor_loss = (alpha * log_prob - self.critic(obs, new_action).amin(0)).mean()
-        descend(self.actor_optimiser, actor_loss)
+        descend(self.actor_optimiser, actor_loss, spike_loss=self.spike_loss())
         alpha_loss = -(self.log_alpha["value"].exp() * (log_prob.detach() + self.target_entropy)).mean()
         descend(self.alpha_optimiser, alpha_loss)
         self._critic_follower.step()
@@ -122,7 +123,7 @@ class SAC(ActorCritic):
             "losses/actor_loss": actor_loss.detach(),
             "losses/alpha": alpha[0],
             "losses/alpha_loss": alpha_loss.detach(),
-        }
+        } | self.spikes_told()
 
 
 def build(setup: Setup) -> Agent:
@@ -137,4 +138,6 @@ def draw(actor: Actor, log_std: nn.Module, potential: Tensor, obs: Tensor, rng: 
     return action
 
 
-RECORD = Algorithm(SACOptions, build, sampling=Sampling("log_std", "gaussian.log_std", log_std_network, draw))
+RECORD = Algorithm(
+    SACOptions, build, spike_penalty=True, sampling=Sampling("log_std", "gaussian.log_std", log_std_network, draw)
+)

@@ -61,10 +61,12 @@ class TD3(ActorCriticWithTargetActor):
         # Delayed policy updates
         self.updates += 1
         if self.updates % options.policy_frequency == 0:
-            new_action = self.actor(obs)
+            with self.hearing_spikes():
+                new_action = self.actor(obs)
             value, slope = self.critic.first_and_slope(obs, new_action.detach())
-            descend(self.actor_optimiser, new_action, slope / -len(obs))  # the loss is the mean of −value
-            losses["losses/actor_loss"] = -value.mean()
+            # the loss is the mean of −value
+            descend(self.actor_optimiser, new_action, slope / -len(obs), self.spike_loss())
+            losses |= {"losses/actor_loss": -value.mean()} | self.spikes_told()
             self.follow_actor()
             self._critic_follower.step()
         return losses
@@ -81,4 +83,4 @@ def build(setup: Setup) -> Agent:
     return TD3(setup.policy, critic, setup.options)
 
 
-RECORD = Algorithm(TD3Options, build, target_actor=True)
+RECORD = Algorithm(TD3Options, build, target_actor=True, spike_penalty=True)

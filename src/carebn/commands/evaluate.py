@@ -18,7 +18,7 @@ class Config(Consent):
     """Play noise-free episodes with a trained policy."""
 
     run: tyro.conf.Positional[Path]
-    """Run directory, or that of a converted policy."""
+    """Run directory, or that of a converted policy, or a name of the zoo."""
     which: Which = "last"
     """Its policy after the last step, or that of the best evaluation on the way."""
     episodes: int = 10

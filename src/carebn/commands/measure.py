@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from carebn.commands.consent import Consent
-from carebn.training.config import ALGO
+from carebn.training.registered_names import ALGO
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from carebn.paper.facts import MUJOCO
-from carebn.show.terminal import FILE_WIDTH, print_table, terminal
+from carebn.show.terminal import print_table, terminal
 from carebn.training.environment import import_own
 from carebn.training.methods import all_methods, find_method
 
@@ -27,7 +27,7 @@ def _words(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-FEW = 4  # differences that a line of a terminal can name
+FEW = 4  # differences that a line can name
 NARROW = 120  # columns; in fewer, a line has room for what learns and its scores
 
 
@@ -41,7 +41,7 @@ def _table(width: int) -> Table:
     for name, method in all_methods().items():
         differences = method.differences()
         told = ", ".join(f"{key} {_words(value)}" for key, value in differences.items())
-        if len(differences) > FEW and width < FILE_WIDTH:
+        if len(differences) > FEW:
             told = f"{len(differences)} options, see carebn methods {name}"
         scores = (", " if width >= NARROW else "\n").join(score.short() for score in method.scores)
         table.add_row(*(name, method.summary, scores or "–", told or "–")[: len(table.columns)])

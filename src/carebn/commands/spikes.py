@@ -25,7 +25,7 @@ class Config(Consent):
     """Draw one decision of a policy: observation, the spikes of every layer at every step, action."""
 
     run: tyro.conf.Positional[Path]
-    """Run directory."""
+    """Run directory, or a name of the zoo."""
     which: Which = "last"
     """Its policy after the last step, or that of the best evaluation on the way."""
     out: Path = Path("raster.png")

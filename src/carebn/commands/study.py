@@ -12,7 +12,7 @@ from rich.table import Table
 from carebn.errors import unknown_name
 from carebn.limits import check_memory, check_most
 from carebn.machine import cores
-from carebn.paper import FIGURES, STUDIES, TABLES, find_study
+from carebn.paper import FIGURES, OWN, STUDIES, TABLES, find_study
 from carebn.paper.facts import IDP
 from carebn.paper.records import Study
 from carebn.show.terminal import print_table, terminal
@@ -30,6 +30,7 @@ DRAWN = {  # by the kind of a study: what its figure shows, of which text has no
     "exploration": "returns of training episodes",
     "wasserstein": "Wasserstein distances",
     "distributions": "input distributions",
+    "sparsity": "return against spikes per decision",
 }
 
 
@@ -85,18 +86,33 @@ class ShowStudy:
     learning curve (its mean height)."""
 
 
+@dataclass(frozen=True)
+class WriteResults:
+    """Write what the runs say about each claim of the paper: verdicts, curves, every seed, and what is missing."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]] = (Path("results"),)
+    """Run directories, or directories that hold them at any depth."""
+    out: Path = Path("results.md")
+    """The Markdown file. Its figures and the report page go into a directory beside it that has its name."""
+    readme: Path | None = None
+    """A file in which the part between the marks for results is written anew: a curve, a number, a sentence."""
+
+
 Config = (
     Annotated[ListStudies, tyro.conf.subcommand("list")]
     | Annotated[RunStudy, tyro.conf.subcommand("run")]
     | Annotated[ShowStudy, tyro.conf.subcommand("show")]
+    | Annotated[WriteResults, tyro.conf.subcommand("results")]
 )
 
 
-def run(config: ListStudies | RunStudy | ShowStudy) -> int:
+def run(config: ListStudies | RunStudy | ShowStudy | WriteResults) -> int:
     if isinstance(config, ListStudies):
         return _list()
     if isinstance(config, RunStudy):
         return _run(config)
+    if isinstance(config, WriteResults):
+        return _results(config)
     return _show(config)
 
 
@@ -105,7 +121,7 @@ def run(config: ListStudies | RunStudy | ShowStudy) -> int:
 
 def _list() -> int:
     console = terminal()
-    for heading, studies in (("Tables", TABLES), ("Figures", FIGURES)):
+    for heading, studies in (("Tables", TABLES), ("Figures", FIGURES), ("Our own, not in the paper", OWN)):
         table = Table(title=heading, title_justify="left", box=None, pad_edge=False)
         for column in ("name", "in the paper", "what it shows"):
             table.add_column(column, no_wrap=column != "what it shows")
@@ -128,8 +144,9 @@ def _run(config: RunStudy) -> int:
     studies = _studies("run", config.names)
     envs = _environments(studies, config.envs)
     from carebn.study.cells import Budget, config_of, lacks_method
-    from carebn.study.sweep.executors import EXECUTORS, Place
+    from carebn.study.sweep.executors import EXECUTORS
     from carebn.study.sweep.jobs import Sweep
+    from carebn.study.sweep.place import Place
 
     budget = Budget.scaled(config.scale)
     configs, missing = [], {}
@@ -260,6 +277,27 @@ def _show(config: ShowStudy) -> int:
             console.print(study.note)
         if study.kind in DRAWN:
             console.print(f"The figure itself ({DRAWN[study.kind]}) is drawn by: carebn report {config.runs}")
+    return 0
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def _results(config: WriteResults) -> int:
+    from carebn.study.results import make_results, write_results
+
+    if not config.out.suffix:
+        raise ValueError(f"--out {config.out} has no ending; name the Markdown file, as in --out results.md")
+    files, problems = make_results(config.runs, config.out, config.readme)
+    for problem in problems:
+        _tell(problem)
+    try:
+        write_results(files)
+    except OSError as error:
+        raise OSError(
+            f"cannot write {error.filename or config.out} ({error.strerror}); choose another --out"
+        ) from error
+    print(f"results: {config.out}, and {len(files) - 1} files beside it")
     return 0
 
 

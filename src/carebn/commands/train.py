@@ -6,6 +6,7 @@ from typing import Any
 
 from carebn.algorithm import ALGORITHMS
 from carebn.checksums import read_sealed
+from carebn.commands.config_file import FromFile, flags_in, with_file
 from carebn.commands.consent import next_command
 from carebn.measure.observers import observers_for
 from carebn.norm import NORMS
@@ -16,12 +17,12 @@ from carebn.training.own_code import register
 from carebn.training.whole_run import carry_out
 from carebn.training.worlds import modules_of, require_trust
 
-Config = TrainConfig
+Config = FromFile
 
 # How the help is divided; an option that is not named here is with the one before it.
 GROUPS = {
     "task and agent": ("env_id", "import_modules", "algo", "method", "neuron", "seed"),
-    "budget": ("total_timesteps", "learning_starts", "random_steps", "update_interval"),
+    "budget": ("total_timesteps", "learning_starts", "random_steps", "update_interval", "num_envs"),
     "learning": ("buffer_size", "batch_size", "gamma", "tau", "actor_learning_rate", "target"),
     "network": ("time_steps", "hidden", "surrogate", "readout", "conversion_steps", "raw_bytes"),
     "encoder": ("coding", "observation"),
@@ -29,6 +30,7 @@ GROUPS = {
     "evaluation": ("eval_interval", "measure"),
     "files and machine": (
         "run_dir",
+        "config",
         "trust",
         "threads",
         "device",
@@ -74,10 +76,12 @@ DEFAULTS = {name: _by_algorithm(name) for name in FROM_TABLE} | {
 }
 
 
-def resumed(config: TrainConfig, words: list[str]) -> TrainConfig:
-    """With what a run that is there already says itself; modules that only its file names need the user's word."""
+def resumed(given: FromFile, words: list[str]) -> TrainConfig:
+    """With what a file of options says, and a run that is there already; modules that only a run's file names need the
+    user's word."""
+    config = with_file(given, words)
     register(config, True)  # what the command line itself names
-    found = with_stored_options(config, words)
+    found = with_stored_options(config, [*words, *flags_in(given.config)])
     require_trust(found, config.trust or modules_of(config))
     return found
 

@@ -28,7 +28,7 @@ class Config(Consent):
     """Film a policy at work: the environment, the spikes of every layer, the action and the return."""
 
     run: tyro.conf.Positional[Path]
-    """Run directory."""
+    """Run directory, or a name of the zoo."""
     which: Which = "last"
     """Its policy after the last step, or that of the best evaluation on the way."""
     out: Path = Path("film.mp4")

@@ -4,6 +4,8 @@
 """
 
 from carebn.deploy.graph import PolicyGraph
-from carebn.deploy.runtime import DeployedPolicy, load
+from carebn.deploy.integer import IntegerPolicy
+from carebn.deploy.loading import load
+from carebn.deploy.runtime import DeployedPolicy
 
-__all__ = ["DeployedPolicy", "PolicyGraph", "load"]
+__all__ = ["DeployedPolicy", "IntegerPolicy", "PolicyGraph", "load"]

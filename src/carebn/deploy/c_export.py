@@ -1,7 +1,7 @@
 """C: a self-contained C99 file, without allocation and with nothing but libm, and a header that declares its function.
 
-Event-driven: per layer and step, the rows of the inputs that fired are added up. Weights are float, double, or int8 or
-int16 with one factor per neuron; then a layer's sums are of integers, and no multiplication is left in them.
+Event-driven: per layer and step, the rows of the inputs that fired are added up. All numbers are float, or all double;
+``integer_c.py`` writes policies in whole numbers.
 
 Compiled with -DPOLICY_MAIN it becomes a program that reads observations from its input and prints values.
 """
@@ -28,15 +28,14 @@ COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ("-std=c99", "-pedantic", "-O2", "-Wall", "-Wextra", "-Werror")
 HEADER_MARK = "Declares a policy exported by carebn"
 STACK = 512  # measured: a third of it without optimisation
-BYTES = {"int8_t": 1, "uint8_t": 1, "int16_t": 2, "int32_t": 4, "float": 4, "double": 8}
+BYTES = {
+    "int8_t": 1, "uint8_t": 1, "int16_t": 2, "uint16_t": 2, "int32_t": 4, "int64_t": 8, "float": 4, "double": 8,
+}  # fmt: skip
 
 
 def to_c(network: PolicyGraph, weights: str = "float32", prefix: str = "") -> str:
-    """The file; integer weights are those that ``quantised`` gave the network. All its names but one are its own."""
-    dialect = DIALECTS[weights]
-    if dialect.whole and any(layer.integers is None for layer in network.layers):
-        raise ValueError(f"the network has no {weights} weights; carebn.deploy.quantise makes them")
-    code = "".join(_code(network, dialect, prefix))
+    """The file. All its names but one are its own."""
+    code = "".join(_code(network, DIALECTS[weights], prefix))
     return _comment(network, weights, prefix, code) + code
 
 
@@ -46,7 +45,7 @@ def to_header(network: PolicyGraph, weights: str = "float32", prefix: str = "") 
     size = "VALUES" if network.bounds is None else "ACTIONS"
     return f"""/*
  * {HEADER_MARK}: compile the C file beside it and link with it and -lm.
-{_starred(meaning)} */
+{starred(meaning)} */
 #ifndef {guard}_H
 #define {guard}_H
 
@@ -88,11 +87,10 @@ def memory(code: str) -> tuple[int, int]:
     steps = re.search(r"^#define STEPS (\d+)$", code, re.MULTILINE)
     real = re.search(r"^typedef (\w+) real;$", code, re.MULTILINE)
     assert steps is not None
-    assert real is not None
     found = {"const ": 0, "": 0}
     for const, kind, shape in re.findall(r"^ *static (const )?(\w+) \w+((?:\[\w+\])+)(?: =|;)", code, re.MULTILINE):
         sides = [steps[1] if side == "STEPS" else side for side in re.findall(r"\w+", shape)]
-        found[const] += BYTES[real[1] if kind == "real" else kind] * math.prod(map(int, sides))
+        found[const] += BYTES[real[1] if real is not None and kind == "real" else kind] * math.prod(map(int, sides))
     return found["const "], found[""]
 
 
@@ -137,17 +135,15 @@ def _observation_type(network: PolicyGraph) -> str:
 
 
 def _comment(network: PolicyGraph, weights: str, prefix: str, code: str) -> str:
-    real, whole = DIALECTS[weights].real, DIALECTS[weights].whole
     flash, ram = memory(code)
     kind = "ordinary" if not network.spiking else "spiking"
     environment = network.origin.get("environment")
-    numbers = f"{weights} weights with a {real} factor for each neuron; all else {real}" if whole else real
     lines = [
         f"A {kind} policy{f' for {environment}' if environment else ''}, exported by carebn.",
         "",
         *origin_lines(network.info),
         f"time steps: {network.time_steps} per decision",
-        f"numbers: {numbers}",
+        f"numbers: {DIALECTS[weights].real}",
         f"flash: {flash:,} bytes of constants, and the code",
         f"RAM: {ram:,} bytes of static memory, and less than {stack(network):,} of the stack, libm's own not counted",
         "",
@@ -155,9 +151,9 @@ def _comment(network: PolicyGraph, weights: str, prefix: str, code: str) -> str:
         "",
         "C99, libm (-lm), no allocation. It works in static memory, so it must not run twice at the same time.",
         "For a test program, compile with -DPOLICY_MAIN (cc -std=c99 -O2 -DPOLICY_MAIN policy.c -lm): it reads",
-        f"{_count(network.encoder.obs_dim)} per observation and prints {network.readout.values} per line.",
+        f"{count(network.encoder.obs_dim)} per observation and prints {network.readout.values} per line.",
     ]
-    return f"/*\n{_starred(lines)} */\n"
+    return f"/*\n{starred(lines)} */\n"
 
 
 def _meaning(network: PolicyGraph) -> list[str]:
@@ -165,7 +161,7 @@ def _meaning(network: PolicyGraph) -> list[str]:
     info, kind = network.info, _observation_type(network)
     observation, size = info["observation"], network.encoder.obs_dim
     lines = [
-        f"observation: {_count(size)} ({kind}), in the order and the units in which the environment gives them",
+        f"observation: {count(size)} ({kind}), in the order and the units in which the environment gives them",
         *range_of(observation.get("low"), observation.get("high"), "observation"),
     ]
     if network.bounds is None:
@@ -178,7 +174,7 @@ def _meaning(network: PolicyGraph) -> list[str]:
         left = "values are"
     else:
         lines += [
-            f"action: {_count(network.readout.values)}, as the environment takes them",
+            f"action: {count(network.readout.values)}, as the environment takes them",
             *range_of(info["action"]["low"], info["action"]["high"], "action"),
             "returned: 0",
         ]
@@ -188,11 +184,11 @@ def _meaning(network: PolicyGraph) -> list[str]:
     return lines
 
 
-def _count(number: int) -> str:
+def count(number: int) -> str:
     return "1 number" if number == 1 else f"{number} numbers"
 
 
-def _starred(lines: list[str]) -> str:
+def starred(lines: list[str]) -> str:
     """As lines of a comment, which nothing in them can end."""
     plain = (line.encode("ascii", "backslashreplace").decode() for line in lines)
     safe = (
@@ -249,24 +245,33 @@ def compiler() -> str | None:
     return next((found for name in COMPILERS if (found := shutil.which(name))), None)
 
 
-class CPolicy:
-    """The file as a program; every call of ``values`` runs it once."""
+class CProgram:
+    """A C file that was exported, as a program; ``words`` are its command line."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, *words: str) -> None:
         check_regular(Path(path))
         cc = compiler()
         if cc is None:
             raise ValueError(f"there is no C compiler ({', '.join(COMPILERS)}) on this machine")
         self._directory = tempfile.TemporaryDirectory(prefix="carebn-")
         self._program = Path(self._directory.name) / "policy.exe"  # the ending is for Windows
+        self._words = words
         command = [cc, *FLAGS, "-DPOLICY_MAIN", "-x", "c", str(path), "-o", str(self._program), "-lm"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise ValueError(f"{cc} does not compile the exported file: {done.stderr.strip().splitlines()[0]}")
 
-    def values(self, obs: NDArray[Any]) -> Array:
-        text = "\n".join(" ".join(map(str, row)) for row in obs.tolist())
-        done = subprocess.run([str(self._program)], input=text, capture_output=True, text=True)
+    def answers(self, numbers: NDArray[Any]) -> list[list[str]]:
+        """What it prints for each row; every call runs it once."""
+        text = "\n".join(" ".join(map(str, row)) for row in numbers.tolist())
+        done = subprocess.run([str(self._program), *self._words], input=text, capture_output=True, text=True)
         if done.returncode:
             raise ValueError(done.stderr.strip() or f"the exported program ended with code {done.returncode}")
-        return np.array([[float(word) for word in line.split()] for line in done.stdout.splitlines()])
+        return [line.split() for line in done.stdout.splitlines()]
+
+
+class CPolicy(CProgram):
+    """A policy in floating point."""
+
+    def values(self, obs: NDArray[Any]) -> Array:
+        return np.array([[float(word) for word in line] for line in self.answers(obs)])

@@ -20,29 +20,25 @@ class Dialect:
     real: str  # the type of every number that is not a spike; the file calls it "real"
     suffix: str  # of its literals and of libm's functions
     dtype: type[np.floating[Any]]
-    whole: bool = False  # whether weights are integers with a factor for each neuron
 
     def number(self, value: Any) -> str:
         text = str(self.dtype(value))
         return (text if set(text) & set(".e") else text + ".0") + self.suffix
 
-    def array(self, name: str, values: NDArray[Any], kind: str | None = None) -> str:
+    def array(self, name: str, values: NDArray[Any]) -> str:
         """The definition of a constant array."""
         shape = "".join(f"[{n}]" for n in values.shape)
-        return f"static const {kind or 'real'} {name}{shape} = {self._braces(values)};\n"
+        return f"static const real {name}{shape} = {self._braces(values)};\n"
 
     def _braces(self, values: NDArray[Any]) -> str:
         if values.ndim > 1:
             return "{\n" + ",\n".join(self._braces(v) for v in values) + "}"
-        write = str if values.dtype.kind == "i" else self.number
-        return "{" + ", ".join(map(write, values)) + "}"
+        return "{" + ", ".join(map(self.number, values)) + "}"
 
 
 DIALECTS = {
     "float32": Dialect("float", "f", np.float32),
     "float64": Dialect("double", "", np.float64),
-    "int8": Dialect("float", "f", np.float32, whole=True),
-    "int16": Dialect("float", "f", np.float32, whole=True),
 }
 
 
@@ -100,25 +96,16 @@ def layer_code(i: int, layer: Layer, d: Dialect, real_input: bool) -> str:
     relu = layer.neuron.kind == "relu"
     inputs, outputs = layer.inputs, layer.outputs
     factor = layer.scale
-    arrays = ""
-    if d.whole:
-        assert layer.integers is not None
-        levels, worth = layer.integers.levels, layer.integers.factor
-        factor = worth[None] if factor is None else factor * worth
-        arrays += d.array(f"weight_{i}", levels, f"{levels.dtype}_t")
-    else:
-        arrays += d.array(f"weight_{i}", layer.weight)
+    arrays = d.array(f"weight_{i}", layer.weight)
     arrays += d.array(f"bias_{i}", layer.bias)
     current = "sum[f]"
     if factor is not None:
         arrays += d.array(f"factor_{i}", factor)
-        current = f"(real){current}" if d.whole and not real_input else current
         current += f" * factor_{i}[{'t' if len(factor) > 1 else 0}][f]"
     current += f" + bias_{i}[{'t' if len(layer.bias) > 1 else 0}][f]"
-    total = "int32_t" if d.whole and not real_input else "real"
     source = f"const real in[{inputs}]" if real_input else f"const uint8_t in[STEPS][{inputs}]"
     target = f"real out[{outputs}]" if relu else f"uint8_t out[STEPS][{outputs}]"
-    clear, memory, neurons = "", f"    static {total} sum[{outputs}];\n", _RELU.format(zero=d.number(0))
+    clear, memory, neurons = "", f"    static real sum[{outputs}];\n", _RELU.format(zero=d.number(0))
     if not relu:
         neurons, previous = _step(layer.neuron, d), _previous_spike(layer.neuron)
         for k, (name, start) in enumerate(layer.neuron.equations.start.items()):

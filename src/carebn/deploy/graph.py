@@ -5,8 +5,6 @@ behind; with float64 the folded network and the trained one agree on all of them
 """
 
 import json
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,25 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from carebn.deploy.archive import opened
 from carebn.deploy.describe import check_origin
-from carebn.deploy.regular import check_regular
 from carebn.equations import KNOWN, Equations
 from carebn.errors import unknown_name
-from carebn.reading import parse_object
 
 Array = NDArray[np.float64]
 
 FORMAT = "carebn-policy"
 # files of version 1 are read too; those of version 3 hold integer weights, of version 4 neurons with their equations
 VERSION, WITH_INTEGERS, WITH_EQUATIONS = 2, 3, 4
-# what a damaged or made-up archive can raise
-UNREADABLE = (
-    ValueError, LookupError, TypeError, AttributeError, EOFError, ArithmeticError, MemoryError, RuntimeError,
-    zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
+WHOLE_NUMBERS = 5  # a policy of another kind: ``integer.py``
 SQUASHES = ("none", "tanh", "clip")
 CODINGS = ("direct", "analogue", "spikes")
 READOUTS = ("sum", "furthest")
+LEVELS = {"int8": 127, "int16": 32767}  # of integer weights, on either side of zero
 
 # The constants of each known neuron, in the order in which files and compiled code have them.
 NEURONS: dict[str, tuple[str, ...]] = {
@@ -311,27 +305,19 @@ class PolicyGraph:
     @classmethod
     def read(cls, path: Path | str) -> "PolicyGraph":
         """Nothing in the file is executed."""
-        path = Path(path)
-        if path.is_dir():
-            raise ValueError(f"{path} is a directory; export a run first: carebn export {path} --to numpy --out FILE")
-        check_regular(path)
-        try:
-            if not zipfile.is_zipfile(path):  # numpy would speak of pickles
-                raise ValueError("only what carebn export --to numpy wrote can be loaded")
-            with np.load(path, allow_pickle=False) as file:
-                if "description" not in file:
-                    raise ValueError("it is not a policy of carebn")
-                description = parse_object(str(file["description"]))
-                arrays = {name: file[name] for name in file.files if name != "description"}
-            return _build(description, arrays)
-        except UNREADABLE as error:
-            reason = f"{error} is missing" if isinstance(error, KeyError) else error
-            raise ValueError(f"{path} cannot be read as a policy: {reason}") from error
+        return opened(path, cls.build)
+
+    @classmethod
+    def build(cls, description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> "PolicyGraph":
+        """From what an archive holds."""
+        return _build(description, arrays)
 
 
 def _build(description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> PolicyGraph:
+    if description.get("format") == FORMAT and description.get("version") == WHOLE_NUMBERS:
+        raise ValueError("it is a policy in whole numbers, which carebn.deploy.load opens")
     if description.get("format") != FORMAT or description.get("version") not in range(1, WITH_EQUATIONS + 1):
-        raise ValueError(f"it is not a policy of carebn in format version {VERSION} to {WITH_EQUATIONS}")
+        raise ValueError(f"it is not a policy of carebn in format version {VERSION} to {WHOLE_NUMBERS}")
     origin = description.get("origin", {})  # older files have none
     check_origin(origin)
     wide = {name: np.ascontiguousarray(array, dtype=np.float64) for name, array in arrays.items()}

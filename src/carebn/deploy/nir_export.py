@@ -12,6 +12,10 @@ zero at every decision, how outputs become an action, and what the policy is (``
 
 ``bias="neuron"``: no layer has a bias. Instead every layer has one more neuron, the last, which fires at every step and
 whose outgoing weights are the biases of the next layer; the input has one more line, which is always one.
+
+``whole="int8"``: weights and biases are whole numbers, of a network that ``quantised`` has made: levels, in units of
+what one is worth to each neuron. So are the thresholds, each in the unit of its neuron, or with ``shared`` one for a
+layer. What one unit of the read-out is worth stands in the metadata, as ``readout_worth``.
 """
 
 import json
@@ -23,7 +27,7 @@ import nir
 import numpy as np
 from numpy.typing import NDArray
 
-from carebn.deploy.graph import Array, Bounds, Encoder, Layer, PolicyGraph
+from carebn.deploy.graph import LEVELS, Array, Bounds, Encoder, Layer, PolicyGraph
 from carebn.deploy.regular import check_regular
 from carebn.deploy.runtime import checked, decode, encode, furthest
 
@@ -36,7 +40,13 @@ READOUTS = {
 }
 
 
-def to_nir(network: PolicyGraph, bias: str = "affine", dtype: type[np.floating[Any]] = np.float32) -> nir.NIRGraph:
+def to_nir(
+    network: PolicyGraph,
+    bias: str = "affine",
+    dtype: type[np.floating[Any]] = np.float32,
+    whole: str | None = None,
+    shared: bool = False,
+) -> nir.NIRGraph:
     """The layers and the read-out as a graph; weights in ``dtype``, neuron constants always in float64."""
     for layer in network.layers:
         _check(layer)
@@ -46,25 +56,67 @@ def to_nir(network: PolicyGraph, bias: str = "affine", dtype: type[np.floating[A
         constants = layer.neuron.constants
         gain = 1 / (1 - constants["decay"]) if layer.neuron.kind == "lif" else 1.0
         weight, shift = layer.weight.T * gain, layer.bias[0] * gain
+        threshold, certain = np.full(layer.outputs, constants["v_threshold"]), 2 * constants["v_threshold"] * gain
+        if whole is not None:
+            weight, shift, threshold = _in_levels(layer, gain, whole, always_on)
+            certain = float(LEVELS[whole])
         if always_on:
-            certain = 2 * constants["v_threshold"] * gain  # of one spike: enough to fire at every step
-            weight, shift = _with_neuron(weight, shift, certain), None
+            own = _always_on_threshold(threshold, certain / gain, shared or whole is None, i)
+            weight, shift = _with_neuron(weight, shift, certain), None  # of one spike: enough to fire at every step
+            threshold = np.append(threshold, own)
         nodes[f"weights_{i}"] = _product(weight, shift, dtype)
-        nodes[f"neurons_{i}"] = _NEURONS[layer.neuron.kind](layer, layer.outputs + always_on)
+        nodes[f"neurons_{i}"] = _NEURONS[layer.neuron.kind](layer, threshold)
     readout = network.readout
     per_step = readout.share.sum() if readout.kind == "sum" else 1.0  # a bias comes with every step's output
     weight, shift = readout.weight.T, readout.bias / per_step
+    worth = None
+    if whole is not None:
+        most = np.maximum(np.abs(weight).max(1), np.abs(shift) if always_on else 0.0)
+        worth = np.where(most > 0, most, 1.0) / LEVELS[whole]
+        weight, shift = np.rint(weight / worth[:, None]), np.rint(shift / worth)
     if always_on:
         weight, shift = np.column_stack([weight, shift]), None
     nodes["readout"] = _product(weight, shift, dtype)
     nodes["output"] = nir.Output({"output": np.array([readout.values])})
     names = list(nodes)
-    metadata = {KEY: json.dumps(_metadata(network, bias))}
-    return nir.NIRGraph(nodes, list(pairwise(names)), metadata=metadata)
+    about = _metadata(network, bias)
+    if whole is not None and worth is not None:
+        about |= {"whole": whole, "readout_worth": worth.tolist()}
+    return nir.NIRGraph(nodes, list(pairwise(names)), metadata={KEY: json.dumps(about)})
 
 
-def write_nir(network: PolicyGraph, path: Path, bias: str, dtype: type[np.floating[Any]]) -> None:
-    nir.write(path, to_nir(network, bias, dtype))
+def _in_levels(layer: Layer, gain: float, whole: str, always_on: bool) -> tuple[Array, Array, Array]:
+    """(weight [outputs, inputs], bias, threshold) in levels. NIR's LIF takes in 1 − λ of its input, so that its whole
+    threshold is multiplied by that."""
+    assert layer.integers is not None
+    levels, factor = layer.integers.levels.T.astype(np.float64), layer.integers.factor
+    shift = np.rint(layer.bias[0] / factor)
+    if always_on:  # then it is a weight like the others
+        shift = np.clip(shift, -LEVELS[whole], LEVELS[whole])
+    return levels, shift, np.maximum(np.rint(layer.neuron["v_threshold"] / factor), 1.0) / gain
+
+
+def _always_on_threshold(threshold: Array, reached: float, shared: bool, number: int) -> float:
+    """Of the neuron that always fires: it gets to ``reached`` in a single step."""
+    if not shared:
+        return reached / 2
+    if not reached > threshold[0]:
+        raise ValueError(
+            f"with one threshold for all neurons of layer {number}, {threshold[0]:g} levels, a single weight cannot "
+            "make its always-on neuron fire at every step; export without --shared-threshold or with --bias affine"
+        )
+    return float(threshold[0])
+
+
+def write_nir(
+    network: PolicyGraph,
+    path: Path,
+    bias: str,
+    dtype: type[np.floating[Any]],
+    whole: str | None = None,
+    shared: bool = False,
+) -> None:
+    nir.write(path, to_nir(network, bias, dtype, whole, shared))
 
 
 def _check(layer: Layer) -> None:
@@ -100,26 +152,26 @@ def _with_neuron(weight: Array, bias: Array, certain: float) -> Array:
     return np.vstack([rows, last])
 
 
-def _lif(layer: Layer, size: int) -> nir.NIRNode:
-    neuron = layer.neuron
+def _lif(layer: Layer, threshold: Array) -> nir.NIRNode:
+    size = len(threshold)
     return nir.LIF(
-        tau=np.full(size, DT / (1 - neuron["decay"])),
+        tau=np.full(size, DT / (1 - layer.neuron["decay"])),
         r=np.ones(size),
         v_leak=np.zeros(size),
-        v_threshold=np.full(size, neuron["v_threshold"]),
+        v_threshold=threshold,
         v_reset=np.zeros(size),
     )
 
 
-def _cuba_lif(layer: Layer, size: int) -> nir.NIRNode:
-    neuron = layer.neuron
+def _cuba_lif(layer: Layer, threshold: Array) -> nir.NIRNode:
+    size, neuron = len(threshold), layer.neuron
     synapse, membrane = 1 / (1 - neuron["current_decay"]), 1 / (1 - neuron["decay"])
     return nir.CubaLIF(
         tau_syn=np.full(size, DT * synapse),
         tau_mem=np.full(size, DT * membrane),
         r=np.full(size, membrane),
         v_leak=np.zeros(size),
-        v_threshold=np.full(size, neuron["v_threshold"]),
+        v_threshold=threshold,
         v_reset=np.zeros(size),
         w_in=np.full(size, synapse),
     )
@@ -169,6 +221,7 @@ class NIRPolicy:
         self.encoder = Encoder(**_arrays(about["encoder"]))
         self.furthest = about.get("readout_kind") == "furthest"
         self.share = np.array(about.get("readout_share", [1.0] * self.time_steps))  # older files count all steps alike
+        self.worth = np.array(about.get("readout_worth", 1.0))  # where weights are whole numbers
         self.bounds = None if about["bounds"] is None else Bounds(**_arrays(about["bounds"]))
 
     def encode(self, obs: NDArray[Any]) -> Array:
@@ -179,7 +232,7 @@ class NIRPolicy:
 
     def decode(self, outputs: NDArray[Any]) -> Array:
         """Actions (or values) from the graph's outputs [T, B, outputs]."""
-        each = np.asarray(outputs, np.float64)
+        each = np.asarray(outputs, np.float64) * self.worth
         values = furthest(each.cumsum(0)) if self.furthest else np.tensordot(self.share, each, 1)
         return decode(self.bounds, values)
 

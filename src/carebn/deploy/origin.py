@@ -11,6 +11,7 @@ from carebn import __version__
 from carebn.checksums import Vouched
 from carebn.conversion.converted import Converted
 from carebn.training.flat import flat_space
+from carebn.training.kept import kept_step
 from carebn.training.policy import Policy
 
 
@@ -47,7 +48,7 @@ def origin_of(policy: Policy, run_dir: Path | None = None, step: int | None = No
 def _last_checkpoint(run_dir: Path) -> int | None:
     directory = run_dir / "checkpoint"
     steps = [int(path.name) for path in directory.iterdir() if path.name.isdigit()] if directory.is_dir() else []
-    return max(steps, default=None)
+    return max(steps, default=kept_step(run_dir))
 
 
 def _return_at(run_dir: Path, step: int | None) -> dict[str, Any]:

@@ -38,6 +38,8 @@ class Parity:
 
     def __str__(self) -> str:
         same = self.observations - self.on_threshold - self.unexplained
+        if self.tolerance == 0:
+            return f"{same:,} of {self.observations:,} observations agree bit for bit"
         text = f"{same:,} of {self.observations:,} observations agree to {self.tolerance:.0e}"
         text += f" (largest difference {self.largest_difference:.1e})"
         if self.on_threshold:
@@ -90,3 +92,12 @@ def compare(
         unexplained=unexplained,
         passed=unexplained == 0 and few,
     )
+
+
+def same_numbers(expected: NDArray[Any], found: NDArray[Any]) -> Parity:
+    """Whole numbers are equal or wrong."""
+    if found.shape != expected.shape:
+        raise ValueError(f"the exported policy gives values of shape {found.shape}, expected {expected.shape}")
+    difference = np.abs(found - expected).max(1)
+    wrong = int((difference > 0).sum())
+    return Parity(len(expected), 0.0, float(difference.max(initial=0)), 0, wrong, wrong == 0)

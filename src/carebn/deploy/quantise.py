@@ -12,6 +12,9 @@ which side of the threshold they lie. So each layer is rounded by what it does o
    where it best parts those that fired before rounding from those that did not.
 
 A layer is rounded on the spikes of the rounded layers before it. In the end thresholds are centred, as for float32.
+
+For chips with limits there can be one factor for all neurons of a layer, so that they share a threshold (``shared``;
+then thresholds are neither moved nor centred), and room for biases among the levels (``with_bias``).
 """
 
 from dataclasses import replace
@@ -19,11 +22,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from carebn.deploy.graph import Array, Integers, Layer, PolicyGraph
+from carebn.deploy.graph import LEVELS, Array, Integers, Layer, PolicyGraph
 from carebn.deploy.runtime import checked, currents, encode, fire
 from carebn.deploy.threshold_gaps import amplified, with_centred_thresholds
 
-LEVELS = {"int8": 127, "int16": 32767}  # on either side of zero
 SHARES = np.arange(1.0, 0.39, -0.05)  # of the largest weight, which the last level may stand for
 ROWS = 20_000  # inputs that a layer is rounded on, one per observation and step, about
 DAMPING = 0.01  # of the mean square of an input: what is added, so that rare inputs do not carry everything
@@ -32,7 +34,9 @@ NEAR = {"int8": 1e-4, "int16": 1e-5}  # how far into a gap it moves: out of floa
 LARGEST_SUM = 2**31 - 1  # of a neuron's levels: they are added up in 32 bits
 
 
-def quantised(network: PolicyGraph, weights: str, obs: NDArray[np.generic]) -> PolicyGraph:
+def quantised(
+    network: PolicyGraph, weights: str, obs: NDArray[np.generic], *, shared: bool = False, with_bias: bool = False
+) -> PolicyGraph:
     """The network with the weights of its layers in int8 or int16, and every other number in float32."""
     steps, last = network.time_steps, LEVELS[weights]
     obs = obs[np.linspace(0, len(obs) - 1, min(len(obs), max(ROWS // steps, 200))).astype(int)]
@@ -42,20 +46,27 @@ def quantised(network: PolicyGraph, weights: str, obs: NDArray[np.generic]) -> P
         if layer.inputs * last > LARGEST_SUM:
             raise ValueError(f"the sum of {layer.inputs:,} {weights} weights may not fit in 32 bits; use float32")
         spikes = fire(layer, currents(layer, before, steps))
-        rounded = _with_threshold(_rounded(layer, after, steps, weights), after, spikes, NEAR[weights])
+        rounded = _rounded(layer, after, steps, weights, shared, with_bias)
+        if not shared:
+            rounded = _with_threshold(rounded, after, spikes, NEAR[weights])
         layers.append(rounded)
         before, after = spikes, fire(rounded, currents(rounded, after, steps))
     whole = replace(network, layers=tuple(layers))
+    if shared:
+        return whole.rounded(np.float32)
     return with_centred_thresholds(whole, obs, NEAR[weights]).rounded(np.float32)
 
 
-def _rounded(layer: Layer, x: Array, steps: int, weights: str) -> Layer:
+def _rounded(layer: Layer, x: Array, steps: int, weights: str, shared: bool, with_bias: bool) -> Layer:
     last, weight = LEVELS[weights], layer.weight
     inputs = _as_felt(layer, x, steps).reshape(-1, layer.inputs)
     bias = _as_felt(layer, np.ones((1, x.shape[1], 1)), steps).ravel()
     mean = bias @ inputs / (bias @ bias)  # what a change of the bias can stand for
     squares = inputs.T @ inputs - np.outer(mean, mean) * (bias @ bias)
-    factor = _factor(weight, squares, last)
+    factor = _factor(weight, squares, last, shared)
+    if with_bias:  # the rounding moves biases a little, so there is some room
+        least = 1.05 * np.abs(layer.bias).max(0) / last
+        factor = np.maximum(factor, least.max() if shared else least)
     levels = _compensated(weight, factor, squares, last)
     integers = Integers(levels.astype(weights), factor)
     shift = mean @ (weight - integers.weight)
@@ -79,14 +90,18 @@ def _as_felt(layer: Layer, x: Array, steps: int) -> Array:
     return felt
 
 
-def _factor(weight: Array, squares: Array, last: int) -> Array:
+def _factor(weight: Array, squares: Array, last: int, shared: bool) -> Array:
     largest = np.abs(weight).max(0)
+    if shared:
+        largest = np.full_like(largest, largest.max())
     whole = np.where(largest > 0, largest, 1.0) / last
     best, least = whole, np.full(len(whole), np.inf)
     for share in SHARES:
         factor = whole * share
         error = weight - np.clip(np.rint(weight / factor), -last, last) * factor
         loss = np.einsum("ij,ij->j", error, squares @ error)
+        if shared:
+            loss = np.full_like(loss, loss.sum())
         best, least = np.where(loss < least, factor, best), np.minimum(loss, least)
     return best
 

@@ -7,7 +7,6 @@ half of the inputs are silent throughout; then only the rows of the others are t
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,14 +94,6 @@ class DeployedPolicy:
     def decode(self, values: Array) -> Array:
         """From the read-out's potentials to actions, or values of a discrete policy."""
         return decode(self.network.bounds, values)
-
-
-def load(path: Path | str, compiled: bool | None = None) -> DeployedPolicy:
-    """The policy that ``carebn export --to numpy`` wrote. Nothing in the file is executed.
-
-    FileNotFoundError if there is none, ValueError if it is something else.
-    """
-    return DeployedPolicy(PolicyGraph.read(path), compiled)
 
 
 def checked(obs: NDArray[Any], encoder: Encoder) -> NDArray[np.float32]:

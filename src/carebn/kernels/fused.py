@@ -190,8 +190,9 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, stimulation: Tensor | None, weight: Tensor, bias: Tensor | None, scale: Tensor | None,
-        shift: Tensor | None, plan: LayerPlan, steps: int, *parameters: Tensor,
-    ) -> Tensor:  # fmt: skip
+        shift: Tensor | None, plan: LayerPlan, steps: int, counted: bool, *parameters: Tensor,
+    ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
+        """``counted``: with the mean of x, the firing rate of whoever sent it."""
         z_steps, batch, inputs = x.shape
         x = x.reshape(z_steps * batch, inputs)
         # A bias that cancels enters the moving mean only, and its gradient is exactly zero, not rounding noise that
@@ -207,12 +208,14 @@ class _Layer(torch.autograd.Function):
         scale, shift = _as_rows(scale.to(z.dtype)), _as_rows(shift.to(z.dtype))
         ctx.save_for_backward(x, z, weight, scale, shift)
         ctx.spec, ctx.bias_cancels = plan.spec, plan.bias_cancels
-        return _scan_forward(z, scale, shift, steps, plan.spec)
+        spikes = _scan_forward(z, scale, shift, steps, plan.spec)
+        return (spikes, x.mean()) if counted else spikes
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, grad: Tensor, grad_rate: Tensor | None = None) -> tuple[Any, ...]:
         grad = plain_gradient(grad)
         x, z, weight, scale, shift = ctx.saved_tensors
+        per_spike = 0.0 if grad_rate is None else plain_gradient(grad_rate).item() / x.numel()
         steps, (z_steps, batch, features) = grad.shape[0], z.shape
         wants_x, wants_stimulation, wants_weight, wants_bias, wants_scale, wants_shift = ctx.needs_input_grad[:6]
         to_bias: Tensor | None
@@ -236,13 +239,19 @@ class _Layer(torch.autograd.Function):
             to_bias = (torch.zeros_like(shift[0]) if ctx.bias_cancels else grad_z.sum((0, 1))) if wants_bias else None
         over_time = grad_z.sum(0) if wants_stimulation or z_steps < steps else grad_z
         rows = (over_time if z_steps < steps else grad_z).view(-1, features)
-        grad_x = (rows @ weight).view(z_steps, batch, -1) if wants_x else None
+        grad_x = None
+        if wants_x and per_spike:  # the same for every spike, and free within the product
+            grad_x = torch.addmm(weight.new_full((1,), per_spike), rows, weight).view(z_steps, batch, -1)
+        elif wants_x:
+            grad_x = (rows @ weight).view(z_steps, batch, -1)
         # Every spike has derivative one with respect to the stimulation: summed over time first, multiplied once.
         grad_stimulation = over_time @ weight if wants_stimulation else None
+        if grad_stimulation is not None and per_spike:
+            grad_stimulation.add_(z_steps * per_spike)
         spikes = ctx.spikes and math.isfinite(to_shift.sum())  # else silent inputs get 0·NaN, which no table has
         grad_weight = weight_gradient(rows, x, spikes) if wants_weight else None
         maps = to_scale.to(z.dtype) if wants_scale else None, to_shift.to(z.dtype) if wants_shift else None
-        return grad_x, grad_stimulation, grad_weight, to_bias, *maps, None, None, *to_parameters
+        return grad_x, grad_stimulation, grad_weight, to_bias, *maps, None, None, None, *to_parameters
 
 
 def spiking_layer(plan: LayerPlan, x: Tensor, stimulation: Tensor | None, steps: int) -> Tensor:
@@ -251,9 +260,20 @@ def spiking_layer(plan: LayerPlan, x: Tensor, stimulation: Tensor | None, steps:
 
     ``stimulation`` [B, in] gets the gradient in place of the spikes x that an encoder made from it.
     """
+    spikes: Tensor = _layer(plan, x, stimulation, steps, counted=False)
+    return spikes
+
+
+def counted_layer(plan: LayerPlan, x: Tensor, stimulation: Tensor | None, steps: int) -> tuple[Tensor, Tensor]:
+    """The same, and the mean of x: the firing rate of whoever sent it."""
+    spikes, rate = _layer(plan, x, stimulation, steps, counted=True)
+    return spikes, rate
+
+
+def _layer(plan: LayerPlan, x: Tensor, stimulation: Tensor | None, steps: int, counted: bool) -> Any:
     scale, shift = plan.given or (None, None)
     parameters = plan.norm.affine_parameters() if plan.learning else ()
-    return apply(_Layer, x, stimulation, plan.weight, plan.bias, scale, shift, plan, steps, *parameters)
+    return apply(_Layer, x, stimulation, plan.weight, plan.bias, scale, shift, plan, steps, counted, *parameters)
 
 
 # --- the population encoder ------------------------------------------------------------------------------------------

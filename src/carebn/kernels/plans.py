@@ -3,13 +3,15 @@ which path runs.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import deepcopy
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+from carebn.kernels.rates import firing_rates, listener_of
 
 enabled: ContextVar[bool] = ContextVar("carebn_kernelsenabled", default=True)
 _listener: ContextVar[list["Decision"] | None] = ContextVar("carebn_kernels_listener", default=None)
@@ -105,16 +107,20 @@ def explain(network: nn.Module, obs: Tensor) -> Explanation:
     ``pure``   plain torch operations                  ``parts``  layer by layer: see the rows of its layers
     ``module``  acting by the module itself
 
-    A copy of the network is run, in the mode that it is in, so that no statistics move.
+    A copy of the network is run, in the mode that it is in, so that no statistics move. Inside
+    ``firing_rates(network)`` a row more tells what counts the spikes: the stack its bits, or torch, by means.
     """
+    counts = listener_of(network) is not None
     network = deepcopy(network)
     names = {module: name or "(network)" for name, module in network.named_modules()}
     heard: list[Decision] = []
     token = _listener.set(heard)
     try:
-        network(obs)
+        with firing_rates(network) if counts else nullcontext() as rates:
+            network(obs)
         if hasattr(network, "acting_path"):
             network.acting_path()  # type: ignore[operator]
     finally:
         _listener.reset(token)
-    return Explanation((names.get(d.module, type(d.module).__name__), d.path, d.reason) for d in heard)
+    rows = [(names.get(d.module, type(d.module).__name__), d.path, d.reason) for d in heard]
+    return Explanation(rows if rates is None else [*rows, ("(firing rates)", rates.path, rates.reason)])

@@ -18,6 +18,7 @@ from carebn.kernels.norm_statistics import NO_UPDATE
 from carebn.kernels.plans import StackLayer
 from carebn.kernels.pool import BLOCKS, NOT_FINITE
 from carebn.kernels.products import new, rounded_up
+from carebn.kernels.rates import FiringRates
 from carebn.kernels.simd import AT_ONCE, BITS, LANES, WIDEST
 
 SINGLE = torch.float32
@@ -42,6 +43,16 @@ def _encode(stimulation: Tensor, steps: int, threshold: float, subtract: float) 
         a=stimulation, constants=constants((threshold, subtract), SINGLE), spikes=spikes.bits,
     )  # fmt: skip
     return spikes
+
+
+def _rate(spikes: _Spikes) -> float:
+    """The share of ones. Bits beyond the features are zero, because thresholds are above zero."""
+    words = spikes.bits.numpy().view(np.uint32)  # a row is whole words
+    if hasattr(np, "bitwise_count"):  # from numpy 2 on
+        ones = int(np.bitwise_count(words).sum())
+    else:
+        ones = int.from_bytes(words.data, "little").bit_count()
+    return ones / (len(spikes.bits) * spikes.features)
 
 
 class _Memory(NamedTuple):
@@ -137,15 +148,17 @@ class _Stack(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, stimulation: Tensor, steps: int, threshold: float, subtract: float, layers: Sequence[StackLayer],
-        keep: bool, *parameters: Tensor | None,
-    ) -> Tensor:  # fmt: skip
+        keep: bool, counted: bool, *parameters: Tensor | None,
+    ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
+        """``counted``: with the firing rate of every population."""
         stimulation = stimulation.contiguous()
         batch = stimulation.shape[0]
         spikes = _encode(stimulation, steps, threshold, subtract)
-        memories = []
+        memories, populations = [], [spikes]
         for layer in layers:
             spikes, memory = _forward(layer, spikes, steps, batch, keep)
             memories.append(memory)
+            populations.append(spikes)
         columns = rounded_up(spikes.features, LANES)
         counts = new(batch, columns)
         KERNELS["packed_count"](
@@ -154,13 +167,21 @@ class _Stack(torch.autograd.Function):
         ctx.layers, ctx.memories, ctx.shape = layers, memories, (steps, batch)
         # What the backward pass reads again: autograd refuses if it has changed by then.
         ctx.save_for_backward(*(t for layer in layers for t in (layer.weight, getattr(layer.norm, "weight", None))))
-        return counts[:, : spikes.features].contiguous()
+        counts = counts[:, : spikes.features].contiguous()
+        if not counted:
+            return counts
+        return counts, torch.tensor([_rate(each) for each in populations], dtype=SINGLE, device="cpu")
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, grad: Tensor, grad_rates: Tensor | None = None) -> tuple[Any, ...]:
         saved, (steps, batch) = ctx.saved_tensors, ctx.shape
         gradients: list[Tensor | None] = []
         grad = plain_gradient(grad)[None]  # the same at every step
+        # A rate is a mean over spikes, so its gradient is the same number for every spike of the population.
+        sizes = [ctx.memories[0].x.features, *(len(layer.weight) for layer in ctx.layers)]
+        told = [0.0] * len(sizes) if grad_rates is None else plain_gradient(grad_rates).tolist()
+        per_spike = [each / (steps * batch * size) for each, size in zip(told, sizes, strict=True)]
+        grad = grad + per_spike[-1] if per_spike[-1] else grad
         over_time = grad
         for i in range(len(ctx.layers) - 1, -1, -1):
             layer, weight, norm_weight = ctx.layers[i], saved[2 * i], saved[2 * i + 1]
@@ -173,21 +194,38 @@ class _Stack(torch.autograd.Function):
             else:
                 gradients[:0] = grad_weight, None if layer.bias is None else grad_offset, None, None
             if i > 0:
-                grad = (grad_z @ weight).view(steps, batch, -1)
+                if per_spike[i]:  # which costs nothing within the product
+                    grad = torch.addmm(weight.new_full((1,), per_spike[i]), grad_z, weight).view(steps, batch, -1)
+                else:
+                    grad = (grad_z @ weight).view(steps, batch, -1)
         # Every spike has derivative one with respect to the stimulation: summed over time first, multiplied once.
         to_stimulation = over_time @ saved[0] if ctx.needs_input_grad[0] else None
-        return to_stimulation, None, None, None, None, None, *gradients
+        if to_stimulation is not None and per_spike[0]:
+            to_stimulation.add_(steps * per_spike[0])
+        return to_stimulation, None, None, None, None, None, None, *gradients
 
 
 def spike_counts(
-    stimulation: Tensor, steps: int, threshold: float, subtract: float, layers: Sequence[StackLayer]
+    stimulation: Tensor,
+    steps: int,
+    threshold: float,
+    subtract: float,
+    layers: Sequence[StackLayer],
+    listener: FiringRates | None = None,
 ) -> Tensor:
     """How often each output neuron fires in ``steps`` steps, [B, N], for a stimulation [B, K].
 
-    The encoder's neurons have this threshold, and a spike subtracts this much.
+    The encoder's neurons have this threshold, and a spike subtracts this much. A listener hears the rates of all.
     """
     parameters: list[Tensor | None] = []
     for layer in layers:
         parameters += layer.weight, layer.bias, *(getattr(layer.norm, name, None) for name in ("weight", "bias"))
     keep = torch.is_grad_enabled() and any(p is not None and p.requires_grad for p in (stimulation, *parameters))
-    return apply(_Stack, stimulation, steps, threshold, subtract, layers, keep, *parameters)
+    counted = listener is not None
+    result: Any = apply(_Stack, stimulation, steps, threshold, subtract, layers, keep, counted, *parameters)
+    if listener is None:
+        counts: Tensor = result
+        return counts
+    counts, rates = result
+    listener.note(rates, "stack")
+    return counts

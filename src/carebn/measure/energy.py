@@ -9,9 +9,8 @@ spikes costs a multiplication and an addition per synapse, as in an ordinary net
 Connections inside a layer (ILC-SAN's) are synapses too: a spike meets, one step later, those neurons of its own
 population that it is connected with. Spikes of the last step meet nobody, because the next decision starts anew.
 
-Prices are in picojoule. The ``paper`` ones (12.5 pJ per FLOP, 77 fJ per synaptic operation) and those of a 45 nm chip
-(multiplication 3.7, addition 0.9: 4.6 per MAC, 0.9 per synaptic operation) disagree: a MAC is worth 325 synaptic
-operations by the first and 5 by the second. So both are always shown.
+Price lists (``prices``) disagree: a MAC is worth 325 synaptic operations by the paper's and 5 by that of a 45 nm chip.
+So all are always shown.
 
 What the paper leaves out is counted apart, as `overhead`: the encoder, the membranes and the decoder. There, every
 multiplication and addition of the equations is counted; functions (exp, tanh, ...) count as one multiplication each,
@@ -26,126 +25,34 @@ the last layer before the read-out begins as well: they are sent all the same. I
     biases              in the constant current of the first layer once, in the other layers at every step
     carried potentials  with a residual, V(T) − V(0), θ·n, α·r, θ/2 + α·r: two of each, once
     output              of the read-out: its biases; of an actor also tanh, middle + reach · tanh
+
+What is moved to and from memory is counted beside it, as `traffic`. Sums stay in registers, so the accounts are small:
+
+    a spike              reads fan-out weights; its address, ⌈log2 of its population⌉ bits, is written and read
+    a membrane           every state, at every step but the first read and at every step but the last written
+    a bias               a weight read per neuron and step, a scale that differs from step to step another
+    the encoder          its fields once; a stimulation written once, then read at every step but the first
+    a constant current   of an analogue input: written once, read at every step
+    an ordinary layer    every weight once, every activation written once and read once
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
 
 import numpy as np
 from torch import nn
 
 from carebn.conversion import Converted, ConvertedActor
-from carebn.equations import known_kind
+from carebn.equations import Equations, known_kind
+from carebn.measure.bill import Bill, Item, ann_bill, squash
+from carebn.measure.prices import Operations, Size, Traffic, macs, total
 from carebn.measure.spikes import Decision
 from carebn.network import ANNActor, ANNQNetwork, SpikingActor, SpikingLayer, SpikingQNetwork
 from carebn.network.intralayer import CONNECTIONS, IntralayerSpikingLayer
 from carebn.neuron import Neuron
 from carebn.neuron.tracing import equations_of
 from carebn.norm import Norm
-from carebn.paper.facts import FLOP_PICOJOULE, SYNAPTIC_PICOJOULE
-from carebn.paper.tables import ENERGY
-
-
-class Prices(NamedTuple):
-    """In pJ."""
-
-    multiplication: float
-    addition: float
-    synaptic: float
-    source: str
-
-
-PRICES = {
-    "paper": Prices(
-        *(FLOP_PICOJOULE, FLOP_PICOJOULE, SYNAPTIC_PICOJOULE),
-        f"{FLOP_PICOJOULE:g} pJ per FLOP, 2 FLOP per MAC, {1000 * SYNAPTIC_PICOJOULE:g} fJ per synaptic operation",
-    ),
-    "45nm": Prices(3.7, 0.9, 0.9, "4.6 pJ per MAC, 0.9 pJ per synaptic operation, 45 nm"),
-}
-
-
-class Operations(NamedTuple):
-    """Per decision; a mean over decisions, so not always whole."""
-
-    multiplications: float = 0.0
-    additions: float = 0.0
-    synaptic: float = 0.0
-
-    def plus(self, other: "Operations") -> "Operations":
-        return Operations(*(a + b for a, b in zip(self, other, strict=True)))
-
-    def nanojoule(self, prices: Prices) -> float:
-        picojoule = (
-            self.multiplications * prices.multiplication
-            + self.additions * prices.addition
-            + self.synaptic * prices.synaptic
-        )
-        return picojoule / 1000
-
-    @property
-    def flops(self) -> float:
-        return self.multiplications + self.additions
-
-
-def total(operations: Sequence[Operations]) -> Operations:
-    result = Operations()
-    for each in operations:
-        result = result.plus(each)
-    return result
-
-
-def macs(number: float) -> Operations:
-    return Operations(multiplications=number, additions=number)
-
-
-@dataclass(frozen=True)
-class Item:
-    """One line of the bill: the synapses between two populations, or something else that computes."""
-
-    name: str
-    operations: Operations
-    inputs: int = 0
-    outputs: int = 0
-    sender_spiking: bool = False
-    sender_rate: float | None = None  # share of the senders and steps with a spike; analogue: other than zero
-    sender_spikes: float | None = None  # per decision
-
-
-@dataclass(frozen=True)
-class Bill:
-    synapses: list[Item]
-    overhead: list[Item]
-
-    @property
-    def synaptic(self) -> Operations:
-        return total([item.operations for item in self.synapses])
-
-    @property
-    def all(self) -> Operations:
-        return total([item.operations for item in (*self.synapses, *self.overhead)])
-
-
-# --- the ordinary network ---------------------------------------------------------------------------------------------
-
-
-def ann_bill(obs_dim: int, hidden: Sequence[int], outputs: int, *, squashed: bool) -> Bill:
-    """An ordinary ReLU network on the raw observation; ``squashed``: its output goes through tanh into bounds."""
-    sizes = (obs_dim, *hidden, outputs)
-    names = ["input", *(f"layer {i + 1}" for i in range(len(hidden))), "output"]
-    synapses = [
-        Item(f"{a} → {b}", macs(m * n), inputs=m, outputs=n)
-        for (a, b), (m, n) in zip(pairwise(names), pairwise(sizes), strict=True)
-    ]
-    biases = Operations(additions=float(sum(sizes[1:])))
-    return Bill(synapses, [Item("biases and output", biases.plus(_squash(outputs) if squashed else Operations()))])
-
-
-def _squash(outputs: int) -> Operations:
-    """tanh, then middle + reach · tanh."""
-    return Operations(2 * outputs, outputs)
-
 
 # --- the spiking network ----------------------------------------------------------------------------------------------
 
@@ -154,14 +61,34 @@ def _squash(outputs: int) -> Operations:
 FEWER = {"dn": Operations(4, 5)}
 
 
-def _membrane(neuron: Neuron) -> Operations:
-    """Of one neuron in one step, with its reset as a selection."""
+def _equations(neuron: Neuron) -> Equations:
     try:
-        equations, _ = equations_of(neuron)
+        return equations_of(neuron)[0]
     except ValueError as error:
         raise ValueError(f"the cost of a {type(neuron).__name__} neuron is not known: {error}") from error
+
+
+def _membrane(neuron: Neuron) -> Operations:
+    """Of one neuron in one step, with its reset as a selection."""
+    equations = _equations(neuron)
     counted = Operations(equations.multiplications, equations.additions)
     return FEWER.get(known_kind(equations) or "", counted)
+
+
+def _states(neuron: Neuron) -> int:
+    """Words that a neuron keeps from step to step. What is only ever 0 or 1 is none."""
+    equations = _equations(neuron)
+    return len(set(equations.start) - equations.booleans)
+
+
+def _kept(words: float, steps: int) -> float:
+    """Reads and writes of what starts at zero and is not kept after the last step."""
+    return 2 * (steps - 1) * words
+
+
+def _address_bits(spikes: float, neurons: int) -> float:
+    """Written by the sender, read by the receiver."""
+    return 2 * spikes * math.ceil(math.log2(max(neurons, 2)))
 
 
 def _differs_by_step(norm: nn.Module) -> bool:
@@ -183,9 +110,9 @@ class Tally:
     """What was seen of one population."""
 
     spiking: bool
-    active: int = 0  # spikes; analogue: values other than zero
+    active: float = 0  # spikes; analogue: values other than zero
     places: int = 0  # neurons × steps × decisions
-    last: int = 0  # spikes of the last steps of decisions
+    last: float = 0  # spikes of the last steps of decisions
 
     @property
     def rate(self) -> float:
@@ -208,12 +135,32 @@ class Count:
             tally.places += population.places
             tally.last += int(population.values[-1].sum(dtype=np.float64)) if population.spiking else 0
 
+    def at_rate(self, rate: float) -> "Count":
+        """As if every spiking population had fired at this rate."""
+        steps = self.time_steps
+        tallies = {
+            name: replace(t, active=rate * t.places, last=rate * t.places / steps) if t.spiking else t
+            for name, t in self.tallies.items()
+        }
+        return Count(self.network, self.decisions, tallies)
+
+    @property
+    def time_steps(self) -> int:
+        network = self.network
+        if isinstance(network, Converted):
+            return network.simulation.time_steps
+        if isinstance(network, SpikingActor):
+            return network.encoder.time_steps
+        return int(network.layers[0].time_steps) if isinstance(network, SpikingQNetwork) else 1  # type: ignore[arg-type]
+
     def _synapses(self, sender: str, receiver: str, inputs: int, outputs: int) -> Item:
         name, tally = f"{sender} → {receiver}", self.tallies[sender]
-        if not tally.spiking:  # the same at every step, so multiplied once
-            return Item(name, macs(inputs * outputs), inputs, outputs, False, tally.rate)
+        if not tally.spiking:  # the same at every step, so multiplied once, and the current kept
+            moved = Traffic(inputs * outputs, outputs * (1 + self.time_steps), inputs)
+            return Item(name, macs(inputs * outputs), inputs, outputs, False, tally.rate, traffic=moved)
         spikes = tally.active / self.decisions
-        return Item(name, Operations(synaptic=spikes * outputs), inputs, outputs, True, tally.rate, spikes)
+        moved = Traffic(weights=spikes * outputs, address_bits=_address_bits(spikes, inputs))
+        return Item(name, Operations(synaptic=spikes * outputs), inputs, outputs, True, tally.rate, spikes, moved)
 
     def _within(self, name: str, layer: IntralayerSpikingLayer) -> Item:
         """Of a layer's populations to themselves."""
@@ -221,7 +168,8 @@ class Count:
         spikes = (tally.active - tally.last) / self.decisions
         places = neurons * (layer.time_steps - 1)
         operations = Operations(synaptic=spikes * _fan_out(layer))
-        return Item(f"{name} → itself", operations, neurons, neurons, True, spikes / max(places, 1), spikes)
+        moved = Traffic(weights=operations.synaptic, address_bits=_address_bits(spikes, neurons))
+        return Item(f"{name} → itself", operations, neurons, neurons, True, spikes / max(places, 1), spikes, moved)
 
     def bill(self) -> Bill:
         if self.decisions == 0:
@@ -240,12 +188,17 @@ class Count:
         ]
         if isinstance(layers[-1], IntralayerSpikingLayer):
             synapses.append(self._within(names[-1], layers[-1]))
-        overhead = [Item("membranes", total([self._membranes(layer) for layer in layers]))]
+        moved = Traffic()
+        for layer in layers:
+            moved = moved.plus(self._membrane_traffic(layer))
+        overhead = [Item("membranes", total([self._membranes(layer) for layer in layers]), traffic=moved)]
         if isinstance(network, SpikingActor):
             return Bill(synapses, [self._encoder(network), *overhead, self._decoder(network, names[-1])])
         readout = network.readout
         synapses.append(self._synapses(names[-1], "Q", readout.in_features, readout.out_features))
-        return Bill(synapses, [*overhead, Item("read-out biases", Operations(additions=readout.out_features))])
+        outputs = readout.out_features
+        moved = Traffic(outputs, _kept(outputs, self.time_steps), outputs)
+        return Bill(synapses, [*overhead, Item("read-out biases", Operations(additions=outputs), traffic=moved)])
 
     def _ordinary(self, network: ANNActor | ANNQNetwork) -> Bill:
         linears = [m for m in network.body if isinstance(m, nn.Linear)]
@@ -254,10 +207,7 @@ class Count:
             linears[0].in_features, hidden, network.head.out_features, squashed=isinstance(network, ANNActor)
         )
         rates = [tally.rate for tally in self.tallies.values()]
-        synapses = [
-            Item(item.name, item.operations, item.inputs, item.outputs, False, rate)
-            for item, rate in zip(bill.synapses, rates, strict=True)
-        ]
+        synapses = [replace(item, sender_rate=rate) for item, rate in zip(bill.synapses, rates, strict=True)]
         return Bill(synapses, bill.overhead)
 
     def _converted(self, network: Converted) -> Bill:
@@ -271,14 +221,17 @@ class Count:
         first, *others = [linear.out_features for linear in linears]
         neurons, outputs = first + sum(others), network.head.out_features
         output = Operations(additions=outputs)
-        overhead = [
-            Item("membranes", Operations(additions=steps * neurons)),
+        end = output.plus(squash(outputs)) if isinstance(network, ConvertedActor) else output
+        biases = first + steps * sum(others)
+        overhead = [  # every neuron has a threshold of its own, and starts its potential from it
+            Item("membranes", Operations(additions=steps * neurons),
+                 traffic=Traffic(weights=steps * neurons, states=_kept(neurons, steps))),
             Item("resets", Operations(additions=spikes)),
-            Item("biases", Operations(additions=first + steps * sum(others))),
-            Item("output", output.plus(_squash(outputs)) if isinstance(network, ConvertedActor) else output),
-        ]
+            Item("biases", Operations(additions=biases), traffic=Traffic(weights=biases)),
+            Item("output", end, traffic=Traffic(outputs, _kept(outputs, steps), outputs)),
+        ]  # fmt: skip
         if network.simulation.residual != "none":
-            overhead.append(Item("carried potentials", macs(2 * neurons)))
+            overhead.append(Item("carried potentials", macs(2 * neurons), traffic=Traffic(states=2 * neurons)))
         return Bill(synapses, overhead)
 
     @staticmethod
@@ -286,6 +239,12 @@ class Count:
         """With the layer's bias (or the normaliser's shift), and a scale where it differs from step to step."""
         entry = Operations(1, 1) if _differs_by_step(layer.norm) else Operations(additions=1)
         return _times(_membrane(layer.neuron).plus(entry), layer.time_steps * layer.linear.out_features)
+
+    @staticmethod
+    def _membrane_traffic(layer: SpikingLayer) -> Traffic:
+        neurons, steps = layer.linear.out_features, layer.time_steps
+        entries = 2 if _differs_by_step(layer.norm) else 1
+        return Traffic(weights=entries * neurons * steps, states=_kept(_states(layer.neuron) * neurons, steps))
 
     @staticmethod
     def _encoder(network: SpikingActor) -> Item:
@@ -296,7 +255,11 @@ class Count:
         fields = Operations(4 * n, n)  # (s − μ) · 1/σ, squared, halved, exp
         fire = {"deterministic": Operations(additions=2 * n), "poisson": Operations(multiplications=n)}
         per_step = fire.get(encoder.coding, Operations())
-        return Item("encoder", total([squash, fields, _times(per_step, encoder.time_steps)]), encoder.obs_dim, n)
+        operations = total([squash, fields, _times(per_step, encoder.time_steps)])
+        states = {"deterministic": n * encoder.time_steps + _kept(n, encoder.time_steps), "analogue": 0.0}
+        weights = 2 * n + (2 * encoder.obs_dim if encoder.observation == "zscore" else 0)
+        moved = Traffic(weights, states.get(encoder.coding, n * encoder.time_steps), encoder.obs_dim)
+        return Item("encoder", operations, encoder.obs_dim, n, traffic=moved)
 
     def _decoder(self, network: SpikingActor, sender: str) -> Item:
         """A spike meets one synapse; then the bias, tanh, and middle + reach · tanh. A bias is added once, unless the
@@ -306,55 +269,42 @@ class Count:
         read = Operations(
             additions=outputs * {"max-membrane": steps, "mean-membrane": 2 * steps}.get(decoder.readout, 1)
         )
-        operations = total([read, _squash(outputs), Operations(synaptic=spikes)])
+        operations = total([read, squash(outputs), Operations(synaptic=spikes)])
         name, inputs = f"{sender} → decoder", outputs * decoder.population
-        return Item(name, operations, inputs, outputs, True, tally.rate, spikes)
+        states = _kept(outputs, steps) * (2 if decoder.readout == "mean-membrane" else 1)
+        moved = Traffic(outputs + spikes, states, outputs, _address_bits(spikes, inputs))
+        return Item(name, operations, inputs, outputs, True, tally.rate, spikes, moved)
+
+
+def shape(network: nn.Module) -> tuple[int, list[int], int]:
+    """Observation, hidden sizes and outputs of the ordinary network for the same task."""
+    if isinstance(network, SpikingActor):
+        hidden = [layer.linear.out_features for layer in list(network.layers)[:-1] if isinstance(layer, SpikingLayer)]
+        return network.encoder.obs_dim, hidden, network.decoder.outputs
+    if isinstance(network, SpikingQNetwork):
+        hidden = [layer.linear.out_features for layer in network.layers if isinstance(layer, SpikingLayer)]
+        return network.obs_dim, hidden, network.readout.out_features
+    if isinstance(network, Converted):
+        return network.inputs, [layer.linear.out_features for layer in network.body.parts()], network.head.out_features
+    raise ValueError(f"a {type(network).__name__} is not a spiking network")
 
 
 def counterpart(network: nn.Module) -> Bill:
     """The ordinary network for the same task, with the same hidden sizes."""
-    if isinstance(network, SpikingActor):
-        hidden = [layer.linear.out_features for layer in list(network.layers)[:-1] if isinstance(layer, SpikingLayer)]
-        return ann_bill(network.encoder.obs_dim, hidden, network.decoder.outputs, squashed=True)
-    if isinstance(network, SpikingQNetwork):
-        hidden = [layer.linear.out_features for layer in network.layers if isinstance(layer, SpikingLayer)]
-        return ann_bill(network.obs_dim, hidden, network.readout.out_features, squashed=False)
+    return ann_bill(*shape(network), squashed=isinstance(network, (SpikingActor, ConvertedActor)))
+
+
+def spiking_size(network: nn.Module) -> Size:
+    """Weights, biases, thresholds and fields; membranes, the encoder's and the read-out's too; what comes and goes."""
+    obs_dim, _, outputs = shape(network)
+    weights = sum(p.numel() for p in network.parameters())
     if isinstance(network, Converted):
-        hidden = [layer.linear.out_features for layer in network.body.parts()]
-        squashed = isinstance(network, ConvertedActor)
-        return ann_bill(network.inputs, hidden, network.head.out_features, squashed=squashed)
-    raise ValueError(f"a {type(network).__name__} is not a spiking network")
-
-
-# --- the paper's table ------------------------------------------------------------------------------------------------
-
-PAPER_NJ = {  # energy per inference with CLIF neurons and TD3, in nJ: ordinary network, spiking network with CaRe-BN
-    env_id: (ann.mean, snn.mean)
-    for env_id, ann, snn in zip(ENERGY.envs, *(row.published for row in ENERGY.rows), strict=True)
-}
-
-
-def as_json(bill: Bill) -> dict[str, Any]:
-    def item(each: Item) -> dict[str, Any]:
-        row: dict[str, Any] = {"name": each.name}
-        if each.inputs:
-            row |= {"inputs": each.inputs, "outputs": each.outputs}
-        if each.sender_rate is not None:
-            row |= {"sender": "spikes" if each.sender_spiking else "analogue", "sender_rate": each.sender_rate}
-        if each.sender_spikes is not None:
-            row["sender_spikes"] = each.sender_spikes
-        return row | _priced(each.operations)
-
-    return {
-        "synapses": [item(each) for each in bill.synapses],
-        "overhead": [item(each) for each in bill.overhead],
-        "synapses_total": _priced(bill.synaptic),
-        "total": _priced(bill.all),
-    }
-
-
-def _priced(operations: Operations) -> dict[str, Any]:
-    return {
-        **operations._asdict(),
-        "nanojoule": {name: operations.nanojoule(prices) for name, prices in PRICES.items()},
-    }
+        neurons = sum(layer.linear.out_features for layer in network.body.parts())
+        return Size(weights + neurons, neurons + outputs, obs_dim + outputs)
+    assert isinstance(network, (SpikingActor, SpikingQNetwork))
+    layers = [layer for layer in network.layers if isinstance(layer, SpikingLayer)]
+    weights -= sum(p.numel() for layer in layers for p in layer.norm.parameters())  # folded
+    states = outputs + sum(_states(layer.neuron) * layer.linear.out_features for layer in layers)
+    if isinstance(network, SpikingActor):
+        states += 2 * network.encoder.out_features
+    return Size(weights, states, obs_dim + outputs)

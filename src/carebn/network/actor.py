@@ -9,12 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from carebn.introspection import stands_for
+from carebn.kernels.rates import listener_of
 from carebn.kernels.stack import spike_counts
 from carebn.network.bounds import ActionBounds, Bound
 from carebn.network.decoder import PopulationDecoder
 from carebn.network.encoder import PopulationEncoder
 from carebn.network.intralayer import IntralayerSpikingLayer
 from carebn.network.layer import SpikingLayer
+from carebn.network.straight_through import straight_through
 from carebn.neuron import Neuron
 from carebn.router import plan_acting, plan_stack
 
@@ -68,20 +70,38 @@ class SpikingActor(nn.Module):
     def potential(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The decoder's output before tanh; ``generator`` feeds the Poisson encoder."""
         stimulation = self.encoder.stimulation(obs)
-        stack = plan_stack(self, stimulation)
+        stack, listener = plan_stack(self, stimulation), listener_of(self)
         if not isinstance(stack, str):
             encoder = self.encoder
-            counts = spike_counts(stimulation, encoder.time_steps, encoder.threshold, encoder.subtract, stack)
+            counts = spike_counts(stimulation, encoder.time_steps, encoder.threshold, encoder.subtract, stack, listener)
             return self.decoder.read(counts, encoder.time_steps)
         first, *rest = self.layers
+        rates: list[Tensor] = []
         if self.encoder.coding == "analogue":
             x = first(stimulation[None])
         else:
-            x = first(self.encoder.spikes(stimulation, generator), stimulation)
+            spikes = self.encoder.spikes(stimulation, generator)
+            if listener is not None:
+                listener.ask(first)
+            x = first(spikes, stimulation)
+            if listener is not None:
+                rates.append(listener.answered(straight_through(spikes, stimulation)))
         for layer in rest:
-            x = layer(x)
+            sent = x
+            if listener is not None:
+                listener.ask(layer)
+            x = layer(sent)
+            if listener is not None:
+                rates.append(listener.answered(sent))
+        if listener is not None:
+            listener.note(torch.stack([*rates, x.mean()]), "torch", stack)
         decoded: Tensor = self.decoder(x)
         return decoded
+
+    def populations(self) -> list[str]:
+        """Whose spikes ``carebn.kernels.rates`` tells of, in its order."""
+        encoder = [] if self.encoder.coding == "analogue" else ["encoder"]
+        return [*encoder, *(f"layer_{i}" for i in range(1, len(self.layers))), "output_population"]
 
     def acting_path(self) -> object:
         """What the router says of acting with this actor; ``carebn.kernels.explain`` asks."""

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from carebn.kernels.rates import listener_of
 from carebn.network.ann import relu_body
 from carebn.network.decoder import MembraneReadout
 from carebn.network.layer import SpikingLayer
@@ -54,10 +55,21 @@ class SpikingQNetwork(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         x = as_input(obs, self.obs_dim, self.raw_bytes, self.readout.weight.dtype)[None]
-        for layer in self.layers:
-            x = layer(x)
-        q: Tensor = self.readout(x)
-        return q
+        listener, rates = listener_of(self), []
+        for place, receiver in enumerate((*self.layers, self.readout)):
+            sent = x
+            if listener is not None and place > 0:  # the input is no spikes
+                listener.ask(receiver)
+            x = receiver(sent)
+            if listener is not None and place > 0:
+                rates.append(listener.answered(sent))
+        if listener is not None:
+            listener.note(torch.stack(rates), "torch", "a Q-network runs layer by layer")
+        return x
+
+    def populations(self) -> list[str]:
+        """Whose spikes ``carebn.kernels.rates`` tells of, in its order."""
+        return [f"layer_{i + 1}" for i in range(len(self.layers))]
 
 
 class ANNQNetwork(nn.Module):

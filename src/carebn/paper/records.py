@@ -16,6 +16,7 @@ Kind = Literal[
     "distributions",  # histograms of layer inputs with the estimated Gaussians
     "cost",  # time and memory of training
     "energy",  # energy per decision, per environment
+    "sparsity",  # return against spikes per decision, a panel per environment
 ]
 
 
@@ -27,6 +28,7 @@ class Variant:
     algo: str = "td3"
     neuron: str = "default"  # as the method or the algorithm has it
     time_steps: int | None = None  # None: as the configuration has it
+    target_rate: float | None = None  # of the hidden neurons; None: no price for spikes
 
 
 @dataclass(frozen=True)

@@ -2,5 +2,6 @@
 
 In this order: ``cells`` (the configuration of a run), ``worker`` (one run in a process of its own), ``sweep`` (all runs
 of a study), ``evidence`` (what runs and measurements say), ``views`` (the numbers of every table and figure),
-``report`` (the same numbers in a terminal, on a page, in Markdown, in print).
+``report`` (the same numbers in a terminal, on a page, in Markdown, in print). ``plan`` and ``claims`` say beforehand
+which runs are to be made and what follows from them; ``results`` writes docs/results.md.
 """

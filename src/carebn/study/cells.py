@@ -8,7 +8,7 @@ from carebn.limits import STEPS, check_work
 from carebn.paper import STUDIES
 from carebn.paper.records import Cell, Variant
 from carebn.study.same_cell import NOT_OF_THE_CELL
-from carebn.training.config import TrainConfig
+from carebn.training.config import IF_GIVEN, TrainConfig
 from carebn.training.methods import METHODS
 
 FEWEST_EVALUATIONS = 20  # of a run, however short: a curve needs points
@@ -98,6 +98,8 @@ def config_of(cell: Cell, budget: Budget) -> TrainConfig:
     options: dict[str, Any] = dict(budget.options())
     if cell.variant.time_steps is not None:
         options["time_steps"] = cell.variant.time_steps
+    if cell.variant.target_rate is not None:
+        options["target_rate"] = (cell.variant.target_rate,)
     if (cell.variant, cell.env_id) in _measured():
         options["measure"] = ("wasserstein",)
     config = TrainConfig(
@@ -123,4 +125,6 @@ def belongs(config: dict[str, Any], variant: Variant, env_id: str) -> bool:
     """Whether a run with this ``config.json`` is a run of the cell. An option that it lacks, because an older version
     wrote it, counts as the default; one that this version does not know makes it a run of something else."""
     ours = identity(variant, env_id)
+    if any(name in ours and name not in config for name in IF_GIVEN):
+        return False
     return all(name in OUTSIDE_THE_CELL or (name in ours and ours[name] == value) for name, value in config.items())

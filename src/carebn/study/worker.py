@@ -8,25 +8,31 @@ child:  reads the order from its standard input, which stays open as long as the
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from _thread import interrupt_main
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 from carebn.machine import THREAD_VARIABLES
+from carebn.study.bars import Bars, StopBelow, given_up_at
 
 STOP = b"stop\n"
 
 # Exit codes of the child. A negative code, as always, is the signal that killed it.
-DONE, FAILED, BUSY, OUT_OF_MEMORY, INTERRUPTED = 0, 1, 75, 71, 130
-STATES = {DONE: "done", FAILED: "failed", BUSY: "busy", INTERRUPTED: "interrupted"}  # all else: "died"
+DONE, FAILED, BUSY, GIVEN_UP, OUT_OF_MEMORY, INTERRUPTED = 0, 1, 75, 76, 71, 130
+STATES = {DONE: "done", FAILED: "failed", BUSY: "busy", GIVEN_UP: "given up", INTERRUPTED: "interrupted"}
+# all else: "died"
 
 LOOK_UP = 0.2  # seconds between two looks at the child, so that an interruption is noticed
+SIGHT = 10.0  # seconds that a shared disk may take to show what was made elsewhere
 
 
 class Order(NamedTuple):
@@ -35,15 +41,20 @@ class Order(NamedTuple):
     config: dict[str, Any]  # TrainConfig.as_json()
     run_dir: str
     measure: tuple[str, ...] = ()  # what to write down besides; not part of what a run computes
+    bars: Bars = ()  # a run that stays below one of them is given up there
+    witness: str = ""  # a file beside the runs: a node that does not see it would train where nobody looks
 
 
 class Outcome(NamedTuple):
-    state: str  # done, failed (for good), died (to be tried again), busy (somebody else trains it), interrupted
+    state: str  # done, given up (below a bar), failed (for good), died (to be tried again), unseen (this node does not
+    #             see the runs, another may), busy (somebody else trains it), interrupted
     message: str = ""
 
 
 def train_cell(order: Order, on_start: Callable[[subprocess.Popen[bytes]], None] = lambda process: None) -> Outcome:
     """Train in a fresh process, whose thread pools have the size of the run's. An interruption is passed on to it."""
+    if order.witness and not _sees(Path(order.witness)):
+        return Outcome("unseen", unseen(socket.gethostname(), Path(order.witness).parent))
     _hear_interruptions()
     threads = str(order.config.get("threads", 1))
     with tempfile.TemporaryFile() as said:
@@ -75,15 +86,46 @@ def train_cell(order: Order, on_start: Callable[[subprocess.Popen[bytes]], None]
         how = "ran out of memory" if process.returncode == OUT_OF_MEMORY else f"exit code {process.returncode}"
         if process.returncode < 0:
             how = f"killed by {signal.Signals(-process.returncode).name}"
+        elif process.returncode == 128 + signal.SIGTERM:
+            how = "stopped by SIGTERM"  # it has saved itself, if it had begun
         return Outcome("died", how)
     return Outcome(state, lines[-1] if lines and state == "failed" else "")
 
 
+def _sees(witness: Path) -> bool:
+    until = time.monotonic() + SIGHT
+    while not witness.exists():
+        if time.monotonic() >= until:
+            return False
+        time.sleep(LOOK_UP)
+    return True
+
+
+def unseen(node: str, runs: Path) -> str:
+    """The sentence for a node that would train elsewhere than where everybody looks."""
+    return (
+        f"node {node} does not see the runs directory {runs}; mount it there under the same path, or choose --runs "
+        f"that every node sees"
+    )
+
+
 def _hear_interruptions() -> None:
     """A shell that starts a program in the background has it ignore SIGINT, which whatever it starts inherits. A
-    worker of Ray or Slurm is sent the signal on purpose."""
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    worker of Ray or Slurm is sent the signal on purpose. Of an end that is near, Slurm tells every process of a job
+    (``END_IS_NEAR``): the child saves itself, and its parent has only to wait for that."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if END_IS_NEAR is not None:
+        signal.signal(END_IS_NEAR, signal.SIG_IGN)
+
+
+END_IS_NEAR: signal.Signals | None = getattr(signal, "SIGUSR2", None)  # before the time limit of a Slurm job
+
+
+def _as_asked_to_end(number: int, frame: FrameType | None) -> None:
+    signal.raise_signal(signal.SIGTERM)
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:
@@ -115,6 +157,8 @@ def _listen_to_parent() -> None:
 
 def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell starts in the background
+    if END_IS_NEAR is not None:
+        signal.signal(END_IS_NEAR, _as_asked_to_end)
     line = sys.stdin.buffer.readline()
     if line == STOP:
         return INTERRUPTED
@@ -132,8 +176,11 @@ def main() -> int:
     try:
         config = TrainConfig.from_json(order["config"])
         config = replace(config, run_dir=Path(order["run_dir"]), measure=tuple(order["measure"]), quiet=True)
-        carry_out(config, observers_for(config))
-        return DONE
+        bars: Bars = order["bars"]
+        if given_up_at(Path(order["run_dir"]), bars) is not None:
+            return GIVEN_UP
+        done = carry_out(config, observers_for(config), callback=StopBelow(bars) if bars else None)
+        return DONE if done.run.is_complete else GIVEN_UP
     except InterruptedRun as stop:
         return stop.code
     except BusyRun:

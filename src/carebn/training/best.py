@@ -33,8 +33,8 @@ def read_best(directory: Path) -> dict[str, Any]:
         policy = (directory / POLICY).read_bytes()
     except FileNotFoundError:
         raise ValueError(
-            f"{directory} has no best policy: no evaluation had been saved yet, or an earlier version made it, which "
-            f"kept the last policy alone; leave out --which best"
+            f"{directory} has no best policy: no evaluation had been saved yet, or the last policy alone was kept, as "
+            f"in a zoo and by an earlier version; leave out --which best"
         ) from None
     if record.get("policy") != sha256(policy):
         raise ValueError(

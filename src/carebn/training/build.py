@@ -22,7 +22,7 @@ from carebn.limits import check_memory
 from carebn.network import Actor, ANNActor, ANNQNetwork, QNetwork, SpikingActor, SpikingQNetwork
 from carebn.network.randomness import is_random
 from carebn.neuron import make_neuron
-from carebn.training import seeds
+from carebn.training import seeds, sparsity
 from carebn.training.config import TrainConfig
 from carebn.training.environment import Spaces
 from carebn.training.methods import find_method
@@ -55,7 +55,10 @@ def _learner(config: TrainConfig, spaces: Spaces, device: torch.device) -> Agent
     actions = spaces.actions if spaces.actions is not None else sum(spaces.action_shape)
     proxy = partial(_proxy, config, spaces, device) if config.target == "proxy" else None
     setup = Setup(policy, spaces.obs_dim, actions, config.algorithm_options(), device, proxy)
-    return find_algorithm(config.algo).build(setup)
+    agent = find_algorithm(config.algo).build(setup)
+    if config.spike_penalty or config.target_rate:
+        sparsity.penalise(agent, policy, config.spike_penalty, config.target_rate)
+    return agent
 
 
 def _proxy(config: TrainConfig, spaces: Spaces, device: torch.device) -> tuple[ANNActor, ProxyOptions]:

@@ -1,7 +1,7 @@
 """What a run tells while it trains, and how it can be told to stop. Listening changes nothing in it.
 
     training_start      the directory is open, nothing is made yet
-    before_step, step   around each step; ``event.step`` counts the steps made so far
+    before_step, step   around each step of all environments; ``event.step`` counts the steps of each one of them
     before_evaluation, evaluation
     checkpoint          the run has just been saved
     training_end        everything is saved: after the last step, or after whatever stopped the run
@@ -29,7 +29,7 @@ class Event:
     step: int
     total_timesteps: int
     run_dir: Path
-    reward: float  # of the last step
+    reward: float  # of the last step; of several environments the mean
     losses: dict[str, float]  # as last computed
     mean_return: float | None  # of the last evaluation
     best_return: float | None  # of all evaluations

@@ -5,14 +5,14 @@
     replay/0000000000-0000005000.safetensors   transitions by number; never changed once written
 
 A checkpoint directory is filled under a hidden name and renamed when complete. The two newest regular ones are kept
-(those at multiples of the interval), and one made by an interruption until the next regular one; so what is on disk at
-the end does not depend on how often a run was interrupted.
+(those that reach a multiple of the interval), and one made by an interruption until the next regular one; so what is on
+disk at the end does not depend on how often a run was interrupted.
 
 A run that ends between two evaluations makes one more, which a longer run would not have made. What the run was before
 that is kept in its last checkpoint too, under the same names with ``before-``: from there the run can be extended.
 
-The format that is described here is the first, whose manifests have no number. One that this version could not read
-has its number in the manifest as ``format``, and is refused, not taken for damage.
+A manifest carries a checksum of itself. That is the second format; those of the first have no number and no checksum.
+One that this version could not read has its number in the manifest as ``format``, and is refused, not taken for damage.
 """
 
 import os
@@ -29,13 +29,17 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from carebn.algorithm.replay import Arrays, ReplayBuffer
+from carebn.checksums import is_sealed, sealed
 from carebn.reading import parse_object, read_file, read_object
 from carebn.training.config import TrainConfig
 from carebn.training.files import as_json, flush_directory, sha256, write_atomically, write_file
+from carebn.training.kept import kept_step
 from carebn.training.policy import read_conversion
+from carebn.training.schedule import reaches
 
 KEPT = 2
-FORMAT = 1  # of a manifest that does not say
+FORMAT = 2
+FIRST = {"step", "files", "replay"}  # what a manifest of the first format holds, which does not say so
 
 
 def _segment_name(start: int, stop: int) -> str:
@@ -85,10 +89,11 @@ Check = Callable[[int, Snapshot], None]  # raises Damaged if the checkpoint cann
 
 
 class CheckpointStore:
-    def __init__(self, run_dir: Path, interval: int) -> None:
+    def __init__(self, run_dir: Path, interval: int, num_envs: int = 1) -> None:
+        """``num_envs`` tells which checkpoints are regular; who only reads need not know."""
         self.directory = run_dir / "checkpoint"
         self.replay_directory = run_dir / "replay"
-        self.interval = interval
+        self.interval, self.num_envs = interval, num_envs
         self._digests: dict[str, str] = {}  # of the segments on disk that are known to be good
         self._told: set[int] = set()  # checkpoints that are known to be damaged
 
@@ -103,6 +108,7 @@ class CheckpointStore:
         segments = [self._save_segment(start, stop, replay) for start, stop in self._ranges(replay)]
         contents = now.files() | ({} if before is None else before.files("before-"))
         manifest = {
+            "format": FORMAT,
             "step": step,
             "files": {name: sha256(data) for name, data in contents.items()},
             "replay": {name: self._digests[name] for name in segments},
@@ -112,7 +118,7 @@ class CheckpointStore:
         hidden.mkdir()
         for name, data in contents.items():
             write_file(hidden / name, data)
-        write_file(hidden / "manifest.json", as_json(manifest))
+        write_file(hidden / "manifest.json", sealed(manifest))
         flush_directory(hidden)
         final = self.directory / f"{step:09d}"
         if final.exists():  # saved while its evaluation was due; never half there, whatever happens now
@@ -144,7 +150,7 @@ class CheckpointStore:
         """Remove what no kept checkpoint needs, and leftovers of writes that were cut short. An older checkpoint is
         looked at before it is needed: ``warn`` is told if it is damaged."""
         steps = self._steps()
-        regular = [s for s in steps if s % self.interval == 0]
+        regular = [s for s in steps if reaches(s, self.interval, self.num_envs)]
         kept = set(regular[-KEPT:])
         if steps and steps[-1] not in kept:
             kept.add(steps[-1])
@@ -285,14 +291,16 @@ class CheckpointStore:
                 shutil.rmtree(self.directory / f"{newer:09d}")
 
 
-def checked_state(state: dict[str, Any], run_dir: Path) -> dict[str, Any]:
+def checked_state(state: dict[str, Any], run_dir: Path, num_envs: int) -> dict[str, Any]:
     """What a run needs to go on; its checksum was right, so another program must have written something else."""
-    kinds = {
-        "streams": dict, "losses": dict, "episode": int, "episode_start": int, "episode_return": float,
-        "metrics_bytes": int,
-    }  # fmt: skip
-    for name, kind in kinds.items():
-        if type(state.get(name)) not in (kind, int if kind is float else kind):
+    whole, real = (int,), (float, int)
+    kinds = {"streams": (dict,), "losses": (dict,), "metrics_bytes": whole}
+    of_each = {"episode": whole, "episode_start": whole, "episode_return": real}
+    for name, kind in (kinds | of_each).items():
+        value = state.get(name)
+        values = value if name in of_each and num_envs > 1 and isinstance(value, list) else [value]
+        expected = num_envs if name in of_each else 1
+        if len(values) != expected or not all(type(one) in kind for one in values):
             raise Damaged(f"a checkpoint of {run_dir} does not hold the state of a run: {name!r} is missing or wrong")
     if not isinstance(state.get("best", ""), int | float | None):
         raise Damaged(f"a checkpoint of {run_dir} does not hold the state of a run: 'best' is missing or wrong")
@@ -305,6 +313,8 @@ def unfinished(run_dir: Path, config: TrainConfig) -> str | None:
         return None  # only finished runs are converted
     store = CheckpointStore(run_dir, config.checkpoint_interval)
     step, total = store.newest(), config.total_timesteps
+    if step is None and kept_step(run_dir) is not None:
+        return None  # nor are others kept without checkpoints
     if step is None:
         return f"{run_dir} has no checkpoints, so how far its policy was trained is not known"
     if step <= (config.learning_starts or 0):
@@ -317,10 +327,14 @@ def unfinished(run_dir: Path, config: TrainConfig) -> str | None:
 
 
 def _check_format(manifest: dict[str, Any], path: Path) -> None:
-    number = manifest.get("format", FORMAT)
-    if number != FORMAT:
+    number = manifest.get("format", 1)
+    if not is_sealed(manifest, or_never_was=number != FORMAT):
+        raise Damaged(f"{path} does not match its checksum")
+    if number == 1 and not manifest.keys() <= FIRST | {"format"}:
+        raise Damaged(f"{path} is not a manifest")
+    if number not in (1, FORMAT):
         raise OtherFormat(
-            f"{path} has the checkpoint format {number!r}, and this version of carebn reads format {FORMAT}: "
+            f"{path} has the checkpoint format {number!r}, and this version of carebn reads formats 1 and {FORMAT}: "
             f"install a newer one, or the one that wrote it"
         )
 

@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal, Self, get_type_hints
 
 import tyro
 
-from carebn.algorithm import ALGORITHMS, ProxyOptions, find_algorithm
+from carebn.algorithm import ProxyOptions, find_algorithm
 from carebn.errors import unknown_name
 from carebn.limits import (
     BATCHES,
+    ENVIRONMENTS,
     EPISODES,
     LARGEST,
     LARGEST_SEED,
@@ -27,61 +28,24 @@ from carebn.limits import (
 from carebn.network.decoder import Q_READOUTS, READOUTS
 from carebn.neuron import NEURONS
 from carebn.paper.facts import STEPS as PAPER_STEPS
-from carebn.training import algo_options
+from carebn.training import algo_options, sparsity
 from carebn.training.defaults import WHY_IT_DOES_NOT_APPLY, fill, flag
 from carebn.training.env_kwargs import EnvKwargs, words_of
 from carebn.training.env_kwargs import check as check_env_kwargs
 from carebn.training.kinds import has_kind
 from carebn.training.methods import find_method
-
-
-def _whole(words: list[str]) -> int:
-    """Also 1_000_000 and 1e6, but not 1.5."""
-    try:
-        return int(words[0])
-    except ValueError:
-        number = float(words[0])
-        if number.is_integer():
-            return int(number)
-        raise
-
-
-Steps = Annotated[
-    int,
-    tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="INT",
-        instance_from_str=_whole,
-        is_instance=lambda value: isinstance(value, int),
-        str_from_instance=lambda value: [str(value)],
-    ),
-]
+from carebn.training.registered_names import ALGO, NEURON
+from carebn.training.schedule import rounded_up
+from carebn.training.whole_number import Steps
 
 # Options that say where and how a run is carried out, not what it computes.
-OUTSIDE = ("run_dir", "track", "quiet", "measure", "trust")
+OUTSIDE = ("run_dir", "vector", "track", "quiet", "measure", "trust")
 # Options that config.json has only where they are used, so that it stays what it was for all other runs.
-IF_GIVEN = ("env_kwargs", "wrappers", "eval_max_steps", "algo_options")
+IF_GIVEN: dict[str, Any] = {
+    "env_kwargs": {}, "wrappers": [], "eval_max_steps": None, "algo_options": {}, "num_envs": 1, "updates_per_step": 1,
+    "spike_penalty": [], "target_rate": [],
+}  # fmt: skip
 RATES = ("actor_learning_rate", "critic_learning_rate", "proxy_learning_rate")
-
-
-def _by_kind_of_action() -> str:
-    kinds: dict[bool, list[str]] = {False: [], True: []}
-    for name, algorithm in ALGORITHMS.items():
-        kinds[algorithm.discrete].append(name)
-    return f"Learning algorithm. For continuous actions: {', '.join(kinds[False])}; discrete: {', '.join(kinds[True])}."
-
-
-def _by_neuron() -> str:
-    owners: dict[str, list[str]] = {}
-    for name, algorithm in ALGORITHMS.items():
-        owners.setdefault(algorithm.neuron, []).append(name)
-    of_algorithms = ", ".join(f"{neuron} ({', '.join(names)})" for neuron, names in owners.items())
-    return f"What fires. Default: the method's, else {of_algorithms}."
-
-
-# Options whose help follows what is registered when it is asked for
-ALGO = {"names": ALGORITHMS, "says": _by_kind_of_action}
-NEURON = {"names": NEURONS, "says": _by_neuron}
 
 
 @dataclass(frozen=True)
@@ -102,6 +66,12 @@ class TrainConfig:
     """Environment steps, random warm-up included."""
     threads: int = 1
     """Threads of this run. One is best when several runs share a machine."""
+    num_envs: int = 1
+    """Environments that are stepped together, with one batch of actions. More: broader experience, less time to act.
+    What takes most of the time are updates: --updates-per-step."""
+    vector: Literal["sync", "async"] = "sync"
+    """Where several environments run: one after the other in this process, or each in a process of its own, which pays
+    where a step takes longer than a message. The run is the same."""
     device: str = "cpu"
     """cpu, or cuda for a graphics card."""
     run_dir: Path | None = None
@@ -122,6 +92,8 @@ class TrainConfig:
     """Uniform random actions at the beginning. Default: until learning starts."""
     update_interval: int | None = None
     """Learn every so many steps, making as many updates at once. Larger: a steadier policy within it. Default: 1."""
+    updates_per_step: float = 1.0
+    """Updates for each step of an environment. Fewer: a faster run that learns less from each step."""
     buffer_size: Steps = 1_000_000
     """Transitions kept for replay. Fewer: less memory, and old behaviour is forgotten sooner."""
     batch_size: int | None = None
@@ -157,6 +129,12 @@ class TrainConfig:
     """Simulation steps per decision. More: finer actions, proportionally slower and costlier."""
     hidden: tuple[int, ...] = (256, 256)
     """Hidden layer sizes of the actor or Q-network."""
+    spike_penalty: tuple[float, ...] = ()
+    """λ: the loss gets λ times the share of neurons that fire. Higher: fewer spikes, cheaper to run, in the end worse.
+    One number, or encoder, layers, output population (Q-network: layers). 0 only logs the rates. Default: none."""
+    target_rate: tuple[float, ...] = ()
+    """Share of neurons that may fire per step; the penalty is found on the way. One number is for the hidden layers;
+    several as above, where 1 leaves one free. Default: none."""
     surrogate: Literal["default", "rectangle", "triangle", "sigmoid", "tanh"] = "default"
     """Slope that stands for the derivative of a spike. Default: rectangle."""
     coding: Literal["default", "deterministic", "poisson", "analogue"] = "default"
@@ -207,12 +185,12 @@ class TrainConfig:
     track: bool = False
     """Also send the figures to Weights & Biases (pip install wandb). The run's files stay the same."""
     quiet: bool = False
-    """No progress display."""
+    """No progress display: warnings and the result alone."""
 
     def checked(self) -> Self:
         """The configuration with every default filled in; a mistake is a ValueError of one sentence."""
         for name in (
-            "total_timesteps", "threads", "buffer_size", "time_steps", "eval_interval", "eval_episodes",
+            "total_timesteps", "threads", "num_envs", "buffer_size", "time_steps", "eval_interval", "eval_episodes",
             "recalibration_batches", "checkpoint_interval", "log_interval",
         ):  # fmt: skip
             if getattr(self, name) < 1:
@@ -248,7 +226,7 @@ class TrainConfig:
                 raise ValueError(f"method {self.method} means {method.neuron} neurons; for others use --method vanilla")
         if "wasserstein" in self.measure and method.norm == "none":
             raise ValueError(f"--measure wasserstein is about a normaliser's statistics, and {self.method} has none")
-        for name in ("time_steps", "norm_init", "raw_bytes"):  # with a default that is always there
+        for name in ("time_steps", "norm_init", "raw_bytes", "spike_penalty", "target_rate"):  # never open
             why = WHY_IT_DOES_NOT_APPLY[name](self, method)
             if why and getattr(self, name) != getattr(TrainConfig, name):
                 raise ValueError(f"{flag(name)} does not apply: {why}")
@@ -257,8 +235,14 @@ class TrainConfig:
         full._check_words(method.spiking)
         full._check_numbers()
         full.algorithm_options()
+        sparsity.check(full.spike_penalty, full.target_rate, full.algo, full.hidden, full.coding)
         assert full.learning_starts is not None
-        return replace(full, learning_starts=max(2, full.learning_starts))  # a batch needs transitions to come from
+        return replace(
+            full,
+            learning_starts=max(2, full.learning_starts),  # a batch needs transitions to come from
+            total_timesteps=rounded_up(full.total_timesteps, full.num_envs),
+            updates_per_step=float(full.updates_per_step),
+        )
 
     def _check_sense(self) -> None:
         """Numbers that are whole and above zero, and yet nobody can have meant."""
@@ -267,6 +251,16 @@ class TrainConfig:
         check_work("--recalibration-batches", self.recalibration_batches, BATCHES)
         check_work("--proxy-updates", self.proxy_updates or 1, UPDATES)
         check_most("--threads", self.threads, THREADS)
+        check_most("--num-envs", self.num_envs, ENVIRONMENTS)
+        if self.buffer_size < self.num_envs:
+            raise ValueError(
+                f"--buffer-size {self.buffer_size:,} does not hold one step of --num-envs {self.num_envs:,}; raise the "
+                f"one or lower the other"
+            )
+        if not 0 < self.updates_per_step <= UPDATES.number:
+            raise ValueError(
+                f"--updates-per-step must be above zero and at most {UPDATES.number:,}, got {self.updates_per_step}"
+            )
         check_most("--seed", self.seed, LARGEST_SEED)
         check_most("--time-steps", self.time_steps, TIME_STEPS)
         check_most("--conversion-steps", self.conversion_steps or 1, TIME_STEPS)
@@ -339,7 +333,7 @@ class TrainConfig:
     def as_json(self) -> dict[str, Any]:
         """What the run computes, free of paths."""
         values = {name: _plain(value) for name, value in asdict(self).items() if name not in OUTSIDE}
-        return {name: value for name, value in values.items() if value or name not in IF_GIVEN}
+        return {name: value for name, value in values.items() if name not in IF_GIVEN or value != IF_GIVEN[name]}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
@@ -350,6 +344,9 @@ class TrainConfig:
         if unknown:
             raise ValueError(f"the configuration has an option that this version does not know: {unknown[0]!r}")
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        for name in ("spike_penalty", "target_rate"):  # one number for all, as on a command line
+            if type(values.get(name)) in (int, float):
+                values[name] = (float(values[name]),)
         hints = get_type_hints(cls)
         for name, value in values.items():
             if not has_kind(hints[name], value):

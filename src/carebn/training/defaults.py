@@ -101,6 +101,8 @@ def _takes_bytes(config: "TrainConfig", method: Method) -> str:
 WHY_IT_DOES_NOT_APPLY: dict[str, Why] = {
     "time_steps": _spikes,
     "surrogate": _spikes,
+    "spike_penalty": _spikes,
+    "target_rate": _spikes,
     "coding": _encodes,
     "observation": _encodes,
     "encoder_reset": _encodes,

@@ -10,6 +10,7 @@ from pathlib import Path
 from carebn.training.checkpoint import Check, Damaged, NotOnTheWay, Snapshot
 from carebn.training.config import TrainConfig
 from carebn.training.files import sha256
+from carebn.training.schedule import reaches
 
 EVALUATION = b'"eval/mean_return"'
 
@@ -25,7 +26,7 @@ def last_evaluation(metrics: bytes) -> int:
 
 def is_on_schedule(step: int, config: TrainConfig) -> bool:
     """Whether a run is evaluated after this step also if it goes on."""
-    return step % config.eval_interval == 0
+    return reaches(step, config.eval_interval, config.num_envs)
 
 
 def resumable_check(metrics: Path, config: TrainConfig) -> Check:

@@ -18,7 +18,7 @@ from carebn.training.own_code import register
 from carebn.training.worlds import NeedsWord, Trust, modules_of
 
 MAY_DIFFER = ("total_timesteps", "threads")
-HOW = ("threads", "device", "track", "quiet", "trust")  # options that do not say what to train
+HOW = ("threads", "vector", "device", "track", "quiet", "trust")  # options that do not say what to train
 
 
 def stored_config(directory: Path, trust: Trust = False) -> TrainConfig | None:
@@ -84,7 +84,7 @@ def with_stored_options(config: TrainConfig, words: Iterable[str]) -> TrainConfi
     there."""
     theirs = None if config.run_dir is None else stored_config(config.run_dir, config.trust or modules_of(config))
     if theirs is None:
-        if config.run_dir is not None and not set(_named(words)) - {"run_dir", *HOW}:
+        if config.run_dir is not None and not set(named_options(words)) - {"run_dir", *HOW}:
             raise ValueError(
                 f"there is no run in {config.run_dir} to go on with; for a new one, say at least what to train: "
                 f"--env-id {config.env_id}"
@@ -94,7 +94,7 @@ def with_stored_options(config: TrainConfig, words: Iterable[str]) -> TrainConfi
     own: dict[str, Any] = {"run_dir": config.run_dir}
     if (config.run_dir / file_name("wasserstein")).exists():
         own["measure"] = ("wasserstein",)
-    named = {name: getattr(config, name) for name in _named(words)}
+    named = {name: getattr(config, name) for name in named_options(words)}
     chosen = {name: value for name, value in named.items() if value not in (None, "default")}
     try:
         return replace(theirs, **own | chosen).checked()
@@ -104,7 +104,7 @@ def with_stored_options(config: TrainConfig, words: Iterable[str]) -> TrainConfi
         raise
 
 
-def _named(words: Iterable[str]) -> list[str]:
+def named_options(words: Iterable[str]) -> list[str]:
     """The options that a command line names, whatever it gives them."""
     given = {word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")}
     flags = {"import_modules": "--import", "wrappers": "--wrapper"}

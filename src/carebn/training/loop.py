@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from carebn.algorithm import find_algorithm
-from carebn.machine import cores
+from carebn.machine import cores, peak_memory, processor
 from carebn.stopping import Stop, StopRequest
 from carebn.training.callbacks import Callback, Event, Kind, listeners, may_go_on
 from carebn.training.checkpoint import Snapshot
@@ -25,15 +25,23 @@ from carebn.training.progress import ProgressDisplay
 from carebn.training.record import newest_return, read_rows
 from carebn.training.run_directory import RunDirectory
 from carebn.training.run_state import RunState
+from carebn.training.schedule import reaches
+from carebn.training.side_by_side import SideBySide
+from carebn.training.sparsity import firing
 from carebn.training.stepping import Stepping
 from carebn.training.track import require_wandb
 from carebn.training.warm_up import as_begun
 from carebn.training.worlds import MakeEnv, env_of
 
 
-def _doubts(config: TrainConfig) -> list[str]:
+def _doubts(config: TrainConfig, asked: TrainConfig) -> list[str]:
     """What can be meant, but seldom is."""
     doubts = []
+    if config.total_timesteps > asked.total_timesteps:
+        doubts.append(
+            f"--total-timesteps {asked.total_timesteps:,} becomes {config.total_timesteps:,}: {config.num_envs} "
+            f"environments make {config.num_envs} steps at a time"
+        )
     if config.threads > cores():
         doubts.append(
             f"--threads {config.threads} is more than the {cores()} cores available, which slows the run down"
@@ -65,23 +73,25 @@ class Run:
     ) -> None:
         """``make`` stands for the environment of the configuration, ``callback`` hears what happens (``callbacks``),
         ``observers`` make the measurements that the configuration asks for (``observers``)."""
-        self.config = config = as_begun(config).checked()
+        asked, self.config = config, as_begun(config).checked()
+        config = self.config
         check_observers(observers, config.measure)
         torch.set_num_threads(config.threads)
         self.directory = config.run_dir if config.run_dir is not None else default_directory(config)
         self.make = make if make is not None else partial(env_of, config, True)  # who trains has said what to import
         self._listeners = listeners(callback)
-        self.warnings = _doubts(config)
+        self.warnings = _doubts(config, asked)
         self._warn: Callable[[str], None] = self.warnings.append
         self.env = self.make()
         self.spaces = spaces_of(self.env, config.env_id)
+        self.envs = SideBySide(self.env, self.make, config.num_envs, config.vector, config.env_id, self.spaces)
         self.eval_envs = [self.make() for _ in range(config.eval_episodes)]
         self.state = RunState(config, self.spaces)
         self.agent, self.replay = self.state.agent, self.state.replay
         self.files = RunDirectory(self.directory, config, observers, lambda text: self._warn(text))
         self.signals = StopRequest(self.files.kept)
         self.spent = {"evaluation": 0.0, "recalibration": 0.0, "checkpoint": 0.0}  # seconds
-        self.stepping = Stepping(config, self.state, self.env, self.spaces, self.files.record, self.files.kept)
+        self.stepping = Stepping(config, self.state, self.envs, self.spaces, self.files.record, self.files.kept)
         self.evaluating = Evaluating(
             config, self.state, self.files, self.eval_envs, self.spaces, self.signals, self._policy, self.spent
         )
@@ -121,22 +131,22 @@ class Run:
         """Prepare the directory and restore the newest checkpoint; says whether there is anything left to do."""
         loaded = self.files.open(*own_spaces(self.env))
         if loaded is None:
-            self.stepping.begin_episode()
+            self.stepping.begin_episodes()
             return True
         self.state.restore(loaded, self.directory)
         was_due = bool(loaded.snapshot.state.get("evaluation_due"))
         self.evaluation_due = was_due and self._is_evaluated_here()  # it is not, if the run no longer ends here
         self.files.forget_after(loaded.step)
-        self.stepping.replay_episode(self._warn)
+        self.stepping.replay_episodes(self._warn)
         other_end = loaded.was_last or was_due > self.evaluation_due
-        if other_end and self.step % self.config.checkpoint_interval == 0:
+        if other_end and self._is_saved_here():
             self.save()  # as a longer run makes it
         else:
             self._write_derived()  # in case the run was killed between its checkpoint and these
         return not self.is_complete
 
     def make_step(self) -> None:
-        """Act, step the environment, store the transition, learn."""
+        """Act, step all environments, store the transitions, learn."""
         self._is_saved = False
         self.stepping.make_step()
 
@@ -157,6 +167,7 @@ class Run:
         self.spent["checkpoint"] += time.monotonic() - began
 
     def close(self) -> None:
+        self.envs.close()
         for env in (self.env, *self.eval_envs):
             env.close()
         self.files.close()
@@ -185,10 +196,7 @@ class Run:
         try:
             with self.signals.heard(), shown as display:
                 self._warn = display.warn
-                if self.step:
-                    display.resumed()
-                else:
-                    display.begun(config.title(), self.directory)
+                display.begun(config.title(), self.directory)
                 for text in self.warnings:
                     display.warn(text)
                 self._follow_schedule(display)
@@ -202,7 +210,7 @@ class Run:
 
     def _follow_schedule(self, display: ProgressDisplay) -> None:
         config = self.config
-        began, first = time.monotonic(), self.step
+        began, first, worked = time.monotonic(), self.step, time.process_time()
         self._tell("training_start")
         while not (self.is_complete or self._stopped):
             if not self.evaluation_due:
@@ -220,9 +228,11 @@ class Run:
                     self.files.record_timing({
                         "step": self.step, "charts/SPS": (self.step - first) / elapsed, "time/elapsed": elapsed,
                         **{f"time/{name}": seconds for name, seconds in self.spent.items()},
+                        "time/processor": time.process_time() - worked, "memory/peak": peak_memory(),
+                        "processor": processor(),
                     })  # fmt: skip
             last = self.step == config.total_timesteps
-            if last or self.stop_asked or self._stopped or self.step % config.checkpoint_interval == 0:
+            if last or self.stop_asked or self._stopped or self._is_saved_here():
                 self._save_and_tell()
             if self.stop_asked:
                 break
@@ -232,6 +242,9 @@ class Run:
 
     def _is_evaluated_here(self) -> bool:
         return self.step == self.config.total_timesteps or is_on_schedule(self.step, self.config)
+
+    def _is_saved_here(self) -> bool:
+        return reaches(self.step, self.config.checkpoint_interval, self.config.num_envs)
 
     def _save_and_tell(self) -> None:
         self.save()
@@ -262,7 +275,7 @@ class Run:
             return
         self.evaluation_due = self._is_saved = False
         self.last_return = result.mean
-        display.evaluated(self.step, result.mean, result.std)
+        display.evaluated(self.step, result.mean, result.std, firing(self.state.losses))
         if result.cut and not self._told_of_cuts:
             self._told_of_cuts = True
             asked_by = "--eval-max-steps" if self.config.eval_max_steps else ""

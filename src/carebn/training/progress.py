@@ -78,11 +78,10 @@ class ProgressDisplay:
 
     def begun(self, title: str, directory: Path) -> None:
         """Not in a notebook, whose cell says it."""
-        if not self.notebook:
+        if self.start:
+            self.say(f"{title}: resuming from step {self.start:,} of {self.total:,}")
+        elif not self.notebook:
             self.say(f"{title}: {self.total:,} steps, in {directory}")
-
-    def resumed(self) -> None:
-        self.say(f"resuming from step {self.start:,}")
 
     @property
     def speed(self) -> float:
@@ -94,15 +93,15 @@ class ProgressDisplay:
 
     @property
     def left(self) -> str:
-        if self.step < self.settled + SETTLING:
+        if self.step < self.settled + SETTLING or self.speed == 0:
             return UNKNOWN
         return spelled((self.total - self.step) / self.speed)
 
     def advance(self, step: int) -> None:
-        self.step = step
-        if step == self.settled:
+        before, self.step = self.step, step
+        if before < self.settled <= step:
             self._counted_from, self._since = step, time.monotonic()
-        if step % 10:
+        if before // 10 == step // 10:
             return
         if self._live is not None:
             self._live.update(self._task, completed=step, speed=self._speed(), left=self.left)
@@ -118,11 +117,12 @@ class ProgressDisplay:
         if self._live is not None:
             self._live.update(self._task, completed=self.step, returns="evaluating")
 
-    def evaluated(self, step: int, mean: float, std: float) -> None:
+    def evaluated(self, step: int, mean: float, std: float, firing: str = "") -> None:
         self.newest, self.best = mean, mean if self.best is None else max(self.best, mean)
         if self._live is not None:
             self._live.update(self._task, completed=step, returns=self._returns())
-        self.say(f"step {step:,}: return {mean:.1f} ± {std:.1f}, best {self.best:.1f}")
+        told = f"; firing: {firing}" if firing else ""
+        self.say(f"step {step:,}: return {mean:.1f} ± {std:.1f}, best {self.best:.1f}{told}")
 
     def warn(self, text: str) -> None:
         """Also in a quiet run: it is not about progress."""

@@ -18,6 +18,7 @@ from carebn.training.config import TrainConfig
 from carebn.training.conversion import remove_own_conversion
 from carebn.training.extension import resumable_check
 from carebn.training.identity import check_same, check_steps, stored_config
+from carebn.training.kept import refuse_to_go_on
 from carebn.training.observers import Observer, ObserverLog
 from carebn.training.policy_file import write_policy
 from carebn.training.record import LineFile, Row, read_rows, with_checksum, write_tensorboard
@@ -33,7 +34,7 @@ class RunDirectory:
         self, path: Path, config: TrainConfig, observers: Sequence[Observer], warn: Callable[[str], None]
     ) -> None:
         self.path, self.config = path, config
-        self.store = CheckpointStore(path, config.checkpoint_interval)
+        self.store = CheckpointStore(path, config.checkpoint_interval, config.num_envs)
         self.metrics: LineFile
         self.timing: LineFile
         self.observer_logs: list[ObserverLog] = []
@@ -46,6 +47,7 @@ class RunDirectory:
 
     def check(self) -> None:
         """Refuse a directory that holds anything else than this run."""
+        refuse_to_go_on(self.path)
         theirs = stored_config(self.path)
         if theirs is not None:
             check_same(self.path, theirs, self.config)

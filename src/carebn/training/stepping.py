@@ -1,7 +1,7 @@
-"""One step of a run: act, step the environment, store the transition, learn from the replay."""
+"""One step of a run: act, step the environments, store the transitions, learn from the replay."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,19 +9,21 @@ from numpy.typing import NDArray
 
 from carebn.training import seeds
 from carebn.training.config import TrainConfig
-from carebn.training.environment import Env, NonFiniteError, Spaces, check_step, reset, step, with_step_named
+from carebn.training.environment import NonFiniteError, Spaces, with_step_named
 from carebn.training.record import Row
 from carebn.training.run_state import RunState
+from carebn.training.schedule import reaches, updates_until
+from carebn.training.side_by_side import SideBySide
 
 
 class Stepping:
-    """The environment that a run learns in, with the observation that comes next."""
+    """The environments that a run learns in, with the observations that come next."""
 
     def __init__(
         self,
         config: TrainConfig,
         state: RunState,
-        env: Env,
+        envs: SideBySide,
         spaces: Spaces,
         record: Callable[[Row], None],
         kept: Callable[[], str],
@@ -29,95 +31,95 @@ class Stepping:
         """``record`` writes a line of metrics; ``kept`` is a sentence about what is left of the run if this fails."""
         assert config.learning_starts is not None
         assert config.random_steps is not None
-        assert config.update_interval is not None
         self.learning_starts, self.random_steps = config.learning_starts, config.random_steps
-        self.update_interval = config.update_interval
-        self.config, self.state, self.env, self.spaces = config, state, env, spaces
+        self.config, self.state, self.envs, self.spaces = config, state, envs, spaces
         self._record, self._kept = record, kept
-        self.obs: NDArray[Any] = np.empty(0)
-        self.reward = 0.0
+        self.obs: NDArray[Any] = np.empty(0)  # a row for each environment
+        self.reward = 0.0  # the mean of theirs
 
-    def begin_episode(self) -> None:
+    def begin_episodes(self) -> None:
         with with_step_named("at", self.state.step, self._kept):
-            self._reset()
+            self.obs = self.envs.reset(self._seeds())
 
-    def replay_episode(self, warn: Callable[[str], None]) -> None:
-        """Bring the environment to where a checkpoint left it: the same start, the same actions."""
-        state, replay = self.state, self.state.replay
-        with with_step_named("at", state.step, self._kept):
-            self._reset()
-            for action in state.episode_actions:
-                obs, *_ = step(self.env, self.config.env_id, action)
-                self.obs = self._checked(obs, 0.0)
-        last = replay.rows(max(0, replay.added - 1), replay.added)["next_obs"]
-        if state.episode_actions and not np.array_equal(self.obs, last[-1]):
+    def replay_episodes(self, warn: Callable[[str], None]) -> None:
+        """Bring every environment to where a checkpoint left it: the same start, the same actions."""
+        episodes, replay = self.state.episodes, self.state.replay
+        with with_step_named("at", self.state.step, self._kept):
+            actions = {place: episode.actions for place, episode in enumerate(episodes)}
+            self.obs = self.envs.reset(self._seeds(), actions)
+        under_way = [bool(episode.actions) for episode in episodes]
+        last = replay.rows(max(0, replay.added - len(episodes)), replay.added)["next_obs"]
+        if any(under_way) and not np.array_equal(self.obs[under_way], last[under_way]):
             warn(
                 f"{self.config.env_id} does not repeat itself from the same seed and actions: the run resumes, but an "
                 f"exact repetition is not possible"
             )
 
     def make_step(self) -> None:
-        with with_step_named("at", self.state.step + 1, self._kept):
+        """Of all environments."""
+        before = self.state.step
+        with with_step_named("at", before + self.envs.count, self._kept):
             over = self._act_and_store()
             if self.state.step > self.learning_starts:
-                self._learn()
-            if over:
-                self._begin_next_episode()
+                self._learn(updates_until(self.config, self.state.step) - updates_until(self.config, before))
+            if any(over):
+                self._begin_next_episodes(over)
 
-    def _act_and_store(self) -> bool:
-        """Whether the episode is over."""
+    def _act_and_store(self) -> list[bool]:
+        """Which episodes are over."""
         state = self.state
-        action = self._random_action() if state.step < self.random_steps else self._chosen_action()
-        given, reward, terminated, truncated = step(self.env, self.config.env_id, action)
-        next_obs = self._checked(given, reward)
-        state.replay.add(self.obs, action, reward, next_obs, terminated)
-        state.episode_actions.append(action)
-        state.episode_return += reward
-        state.step += 1
-        self.obs, self.reward = next_obs, reward
-        return terminated or truncated
+        actions = self._random_actions() if state.step < self.random_steps else self._chosen_actions()
+        next_obs, rewards, terminated, truncated = self.envs.step(actions)
+        for place, episode in enumerate(state.episodes):
+            action, reward = actions[place], rewards[place]
+            state.replay.add(self.obs[place], action, reward, next_obs[place], terminated[place])
+            episode.actions.append(action)
+            episode.total += reward
+        state.step += self.envs.count
+        self.obs, self.reward = next_obs, sum(rewards) / len(rewards)
+        return [ended or cut for ended, cut in zip(terminated, truncated, strict=True)]
 
-    def _random_action(self) -> Any:
-        rng, spaces = self.state.streams["warm_up"], self.spaces
+    def _random_actions(self) -> NDArray[Any]:
+        rng, spaces, count = self.state.streams["warm_up"], self.spaces, self.envs.count
         if spaces.actions is not None:
-            return int(rng.integers(spaces.actions))
+            return rng.integers(spaces.actions, size=count)
         assert spaces.low is not None
         assert spaces.high is not None
-        return rng.uniform(spaces.low, spaces.high).astype(np.float32)
+        return rng.uniform(spaces.low, spaces.high, (count, *spaces.low.shape)).astype(np.float32)
 
-    def _chosen_action(self) -> Any:
-        action = self.state.agent.act(self.obs[None], self.state.streams["explore"])[0]
-        if not np.isfinite(action).all():
+    def _chosen_actions(self) -> NDArray[Any]:
+        actions = self.state.agent.act(self.obs, self.state.streams["explore"])
+        if not np.isfinite(actions).all():
             raise NonFiniteError("the actor's action became NaN")
-        return action
+        return actions
 
-    def _learn(self) -> None:
+    def _learn(self, updates: int) -> None:
         state = self.state
-        for _ in range(self.update_interval if state.step % self.update_interval == 0 else 0):
+        for _ in range(updates):
             # Losses that are not computed at every step are logged as they last were.
             new = state.agent.update(state.replay, state.streams["update"])
             state.losses |= {name: float(loss) for name, loss in new.items()}
         for name, loss in state.losses.items():
             if not math.isfinite(loss):
                 raise NonFiniteError(f"{name} became {loss}")
-        if state.step % self.config.log_interval == 0:
+        if reaches(state.step, self.config.log_interval, self.envs.count):
             self._record({"step": state.step, **dict(sorted(state.losses.items()))})
 
-    def _begin_next_episode(self) -> None:
+    def _begin_next_episodes(self, over: Sequence[bool]) -> None:
         state = self.state
-        length = state.replay.added - state.episode_start
-        self._record({
-            "step": state.step, "charts/episodic_return": state.episode_return, "charts/episodic_length": length
-        })  # fmt: skip
-        state.begin_episode()
-        self._reset()
+        for place, ended in enumerate(over):
+            if ended:
+                episode = state.episodes[place]
+                self._record({
+                    "step": state.step, "charts/episodic_return": episode.total,
+                    "charts/episodic_length": len(episode.actions),
+                })  # fmt: skip
+                state.begin_episode(place)
+        self.obs = self.envs.reset(self._seeds(over))
 
-    def _reset(self) -> None:
-        seed = seeds.number(self.config.seed, seeds.EPISODES, self.state.episode)
-        self.obs = self._checked(reset(self.env, self.config.env_id, seed), 0.0)
-
-    def _checked(self, obs: NDArray[Any], reward: float) -> NDArray[Any]:
-        """A copy in the type that is stored, because an environment may use its array again."""
-        obs = self.spaces.as_stored(obs)
-        check_step(self.config.env_id, obs, reward)
-        return obs
+    def _seeds(self, wanted: Sequence[bool] | None = None) -> list[int | None]:
+        """Of the episodes that the environments are in; where it is not wanted, None."""
+        return [
+            seeds.number(self.config.seed, seeds.EPISODES, episode.number) if wanted is None or wanted[place] else None
+            for place, episode in enumerate(self.state.episodes)
+        ]

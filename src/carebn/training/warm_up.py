@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from carebn.paper.facts import STEPS
+from carebn.training.schedule import updates_until
 
 if TYPE_CHECKING:
     from carebn.training.config import TrainConfig
@@ -37,11 +38,12 @@ def never_learns(config: "TrainConfig") -> str:
     """Why a complete configuration makes no update at all; an empty answer: it does."""
     assert config.learning_starts is not None
     assert config.update_interval is not None
-    last_update = config.total_timesteps - config.total_timesteps % config.update_interval
-    if last_update > config.learning_starts:
+    if updates_until(config, config.total_timesteps):
         return ""
     interval = config.update_interval
     every = "" if interval == 1 else f", with an update every {interval:,} (--update-interval)"
+    if config.updates_per_step < 1:
+        every += f", and {config.updates_per_step:g} updates a step (--updates-per-step)"
     return (
         f"this run would never learn: it ends after {config.total_timesteps:,} steps (--total-timesteps), and learning "
         f"starts after {config.learning_starts:,} (--learning-starts; by default at least a batch){every}; raise the "

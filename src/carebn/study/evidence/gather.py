@@ -1,12 +1,12 @@
 """From runs to the cells of a study: which runs count for which number, and why others do not."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from carebn.paper.records import Row, Study
 from carebn.study.cells import Budget, belongs, conversion_steps, lacks_method
-from carebn.study.evidence.measured import Distribution, Measured, energy_of
+from carebn.study.evidence.measured import Distribution, Measured, energy_of, spikes_of
 from carebn.study.evidence.runs import RunRecord
 from carebn.study.evidence.scores import SCORES
 
@@ -31,6 +31,7 @@ class Gathered:
     problems: list[str]  # a sentence each
     measured: Measured = field(default_factory=Measured)
     energies: dict[tuple[Row, str], list[float]] = field(default_factory=dict)  # nJ per decision, one per seed
+    spikes: dict[tuple[Row, str], list[tuple[float, float]]] = field(default_factory=dict)  # with the final return
 
     def cell(self, row: Row, env_id: str) -> CellRuns:
         return self.cells.get((row, env_id), CellRuns())
@@ -118,29 +119,36 @@ def gather(
             cells[row, env_id] = cell
     problems += [_mixed(budgets, places) for budgets, places in mixed.items()]
     shown = study.envs if envs is None else tuple(env for env in study.envs if env in envs)
-    energies = _energies(cells, problems) if study.kind == "energy" else {}
+    energies, spikes = {}, {}
+    if study.kind == "energy":
+        counted = _counted(cells, problems, energy_of)
+        energies = {place: [energy for energy, _ in found] for place, found in counted.items()}
+    elif study.kind == "sparsity":
+        spikes = _counted(cells, problems, spikes_of)
     problems += _unmeasured(study, cells)
-    return Gathered(study, shown, cells, problems, measured or Measured(), energies)
+    return Gathered(study, shown, cells, problems, measured or Measured(), energies, spikes)
 
 
-def _energies(cells: dict[tuple[Row, str], CellRuns], problems: list[str]) -> dict[tuple[Row, str], list[float]]:
-    """Those of complete runs that were counted; ``problems`` tells of the others."""
-    found: dict[tuple[Row, str], list[float]] = defaultdict(list)
+def _counted(
+    cells: dict[tuple[Row, str], CellRuns], problems: list[str], of: Callable[[RunRecord], float | None]
+) -> dict[tuple[Row, str], list[tuple[float, float]]]:
+    """What ``carebn energy`` counted of complete runs, and their final returns; ``problems`` tells of the others."""
+    found: dict[tuple[Row, str], list[tuple[float, float]]] = defaultdict(list)
     uncounted = 0
     for place, cell in cells.items():
         for run in cell.complete:
             try:
-                energy = energy_of(run)
+                number = of(run)
             except ValueError as error:
                 problems.append(str(error))
                 continue
-            if energy is None:
+            if number is None:
                 uncounted += 1
             else:
-                found[place].append(energy)
+                found[place].append((number, SCORES["final"].of(run)))
     if uncounted:
-        number = sum(len(cell.complete) for cell in cells.values())
-        problems.append(f"{uncounted} of {number} runs have no energy.json: carebn energy RUN makes it")
+        all_ = sum(len(cell.complete) for cell in cells.values())
+        problems.append(f"{uncounted} of {all_} runs have no energy.json: carebn energy RUN makes it")
     return dict(found)
 
 

@@ -73,16 +73,37 @@ def read_measured(roots: Iterable[Path | str]) -> Measured:
 
 def energy_of(run: RunRecord) -> float | None:
     """nJ per decision of the run's policy, in its synapses at the paper's prices; None if nobody counted them."""
-    path = run.directory / ENERGY_FILE
+    return _counted(run, lambda network: float(network["synapses_total"]["nanojoule"]["paper"]))
+
+
+def whole_energy_of(run: RunRecord) -> float | None:
+    """The same with all that the paper leaves out: encoder, membranes and decoder."""
+    return _counted(run, lambda network: float(network["total"]["nanojoule"]["paper"]))
+
+
+def spikes_of(run: RunRecord) -> float | None:
+    """Spikes per decision of the run's policy, encoder and output population included; None if nobody counted."""
+
+    def added(network: Any) -> float:
+        items = [*network["synapses"], *network["overhead"]]
+        # what a population sends to itself, it sends to the next one too
+        return sum(float(i["sender_spikes"]) for i in items if "sender_spikes" in i and "itself" not in i["name"])
+
+    return _counted(run, added)
+
+
+def _counted(run: RunRecord, of: Callable[[Any], float]) -> float | None:
+    """Of a run that is kept for its numbers alone, without its policy, the count is taken at its word."""
+    path, policy = run.directory / ENERGY_FILE, run.directory / "policy.safetensors"
     if not path.exists():
         return None
     data = _json(path)
     try:
-        if data["policy"] != sha256(read_file(run.directory / "policy.safetensors")):
+        if data["policy"] != sha256(read_file(policy)) if policy.exists() else not isinstance(data["policy"], str):
             raise ValueError(
                 f"{path} is about another policy than the run's; make it anew: carebn energy {run.directory}"
             )
-        return float(data["network"]["synapses_total"]["nanojoule"]["paper"])
+        return of(data["network"])
     except (KeyError, TypeError) as error:
         raise ValueError(
             f"{path} cannot be read, or an older version wrote it; make it anew: carebn energy {run.directory}"

@@ -9,7 +9,6 @@ import math
 import os
 import re
 import time
-import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,15 +18,16 @@ from typing import Any, NamedTuple
 
 from carebn.checksums import Mismatch, Vouched, read_sealed
 from carebn.reading import parse_object, parse_rows, read_file, read_object
+from carebn.study.evidence.index import Index, stamps
+from carebn.study.evidence.lines import numbers
+from carebn.study.evidence.timing import Timing, read_timing
 from carebn.study.same_cell import NOT_OF_THE_CELL
 
 # Lines that a run holds by the thousand are not parsed as JSON one by one: the format is our own.
 # They begin with plain text, not with an anchor: that is what makes the search fast.
 EPISODE = re.compile(rb'\{"step": (\d+), "charts/episodic_return": ([^,\n]+), "charts/episodic_length": \d+\}\n')
 EVALUATION = re.compile(rb'\{"step": (\d+), "eval/mean_return": ([^,\n]+), "eval/std_return": ([^,\n]+), [^\n]*\}\n')
-TIMING = re.compile(rb'\{"step": (\d+), "charts/SPS": ([^,\n]+), "time/elapsed": ([^,\n]+), [^\n]*\}\n')
 MAIN_OPTIONS = {"env_id": str, "algo": str, "method": str, "neuron": str, "seed": int, "total_timesteps": int}
-CRC = b', "crc32": '  # the end of a line of wall-clock figures
 NAMED = 3  # runs in one sentence; the others are counted
 MOMENT = 0.05  # seconds: longer than it takes to write two small files
 
@@ -47,8 +47,7 @@ class RunRecord:
     stds: list[float]  # over its episodes
     step: int  # the last that was evaluated in training; 0 before the first evaluation
     complete: bool  # the last evaluation is that of the last step, and a policy was saved
-    seconds: float  # wall clock of training, over all sittings; 0 if none is recorded
-    timed_steps: int  # steps taken in that time; those repeated after a kill count twice
+    timing: Timing
     command: str
     versions: dict[str, str]
     episode_steps: Sequence[int] = ()  # of finished training episodes; only if asked for
@@ -91,9 +90,14 @@ class RunRecord:
         return None if self.converted else max(self.returns, default=None)
 
     @property
+    def seconds(self) -> float:
+        """Wall clock of training, over all sittings; 0 if none is recorded."""
+        return self.timing.seconds
+
+    @property
     def speed(self) -> float | None:
         """Environment steps per second, evaluations and checkpoints included."""
-        return self.timed_steps / self.seconds if self.seconds > 0 else None
+        return self.timing.steps / self.seconds if self.seconds > 0 else None
 
     def cell(self) -> str:
         """The same for two runs that differ only in their seed."""
@@ -123,12 +127,25 @@ class Runs(NamedTuple):
 
 def read_runs(roots: Iterable[Path | str], episodes: bool = False, measures: bool = False) -> Runs:
     """All runs at or below ``roots``, by directory name; those that cannot be read are named in ``problems``."""
+    places = list(dict.fromkeys(map(Path, roots)))
+    directories = find_runs(places)
+    indexes = [Index(place) for place in places]
     records, problems = [], []
-    for directory in find_runs(roots):
+    for directory in directories:
+        index = next(one for one in indexes if directory.is_relative_to(one.root))
+        found = stamps(directory)
+        values = index.find(directory, found, episodes, measures)
         try:
-            records.append(read_run(directory, episodes, measures))
+            record = read_run(directory, episodes, measures) if values is None else RunRecord(directory, **values)
         except DamagedRun as damage:
             problems.append(f"{damage}; it is left out")
+            continue
+        if values is None:
+            values = {name: value for name, value in vars(record).items() if name != "directory"}
+            index.keep(directory, found, values, episodes, measures)
+        records.append(record)
+    for index in indexes:
+        index.close()
     return Runs(records, problems)
 
 
@@ -190,7 +207,7 @@ def _read_run(directory: Path, episodes: bool, measures: bool) -> RunRecord:
             steps, returns, stds = _converted(directory, config["total_timesteps"]) if complete else ([], [], [])
             complete = bool(steps)
         marks = EPISODE.findall(data) if episodes else []
-        seconds, timed_steps = _timing(directory / "timing.jsonl", evaluated)
+        times = directory / "timing.jsonl"
         return RunRecord(
             directory=directory,
             config=config,
@@ -199,8 +216,7 @@ def _read_run(directory: Path, episodes: bool, measures: bool) -> RunRecord:
             stds=stds,
             step=step,
             complete=complete,
-            seconds=seconds,
-            timed_steps=timed_steps,
+            timing=read_timing(_bytes(times), times, evaluated),
             command=_bytes(directory / "command.txt").decode(errors="replace").strip(),
             versions=_versions(directory / "versions.json"),
             episode_steps=array("q", (int(step) for step, _ in marks)),  # a tenth of what a list takes
@@ -239,18 +255,6 @@ def _bytes(path: Path) -> bytes:
         return b""
 
 
-def _numbers(data: bytes, pattern: re.Pattern[bytes], names: tuple[str, str, str]) -> list[tuple[float, float, float]]:
-    """Three numbers of every complete line that holds them: by the pattern, or if a line does not fit it (another
-    version wrote it, or it is damaged) as JSON."""
-    markers = [f'"{name}"'.encode() for name in names[1:]]
-    data = data[: data.rfind(b"\n") + 1]
-    found = pattern.findall(data)
-    if all(data.count(marker) == len(found) for marker in markers):
-        return [(int(a), float(b), float(c)) for a, b, c in found]
-    rows = [parse_object(line) for line in data.split(b"\n") if any(marker in line for marker in markers)]
-    return [(int(row[names[0]]), float(row[names[1]]), float(row[names[2]])) for row in rows]
-
-
 def _converted(directory: Path, total: int) -> tuple[list[int], list[float], list[float]]:
     """Of a method that converts its ANN at the end, only the converted policy counts: one evaluation, or none yet."""
     for place in sorted(directory.glob("converted-*")):
@@ -267,7 +271,7 @@ def _converted(directory: Path, total: int) -> tuple[list[int], list[float], lis
 
 
 def _evaluations(data: bytes) -> tuple[list[int], list[float], list[float]]:
-    rows = _numbers(data, EVALUATION, ("step", "eval/mean_return", "eval/std_return"))
+    rows = numbers(data, EVALUATION, ("step", "eval/mean_return", "eval/std_return"))
     steps = [int(row[0]) for row in rows]
     returns, stds = [row[1] for row in rows], [row[2] for row in rows]
     if any(a >= b for a, b in pairwise(steps)):
@@ -291,31 +295,6 @@ def _is_complete(directory: Path, total: int, steps: list[int], vouched: bool) -
             raise ValueError("policy.safetensors is missing; the same carebn train command again restores it")
         return True
     return has_policy and (checkpoints / f"{total:09d}" / "manifest.json").exists()
-
-
-def _timing(path: Path, evaluated: list[int]) -> tuple[float, int]:
-    """Seconds and steps, summed over sittings. Both count from the start of a sitting, so each counts by its last row;
-    a new one shows in another first step, or in a clock that has gone back."""
-    done: list[tuple[float, int]] = []
-    last_first, last_elapsed = -1, 0.0
-    data = _bytes(path)
-    rows = _numbers(data, TIMING, ("step", "charts/SPS", "time/elapsed"))
-    if not _is_whole(data) or (CRC in data and not set(evaluated) <= {int(row[0]) for row in rows}):
-        raise Mismatch(f"{path} is damaged: not all of its lines are as they were written; remove it to do without")
-    for step, speed, elapsed in rows:
-        steps = round(speed * elapsed)
-        first = int(step) - steps
-        if first == last_first and elapsed >= last_elapsed:
-            done.pop()
-        done.append((elapsed, steps))
-        last_first, last_elapsed = first, elapsed
-    return sum(seconds for seconds, _ in done), sum(steps for _, steps in done)
-
-
-def _is_whole(data: bytes) -> bool:
-    """Lines of wall-clock figures, which nothing else vouches for, end in a checksum; older ones do not."""
-    parts = [line.rpartition(CRC) for line in data.split(b"\n")[:-1]]
-    return all(end == b"%d}" % zlib.crc32(start) for start, found, end in parts if found)
 
 
 def _versions(path: Path) -> dict[str, str]:

@@ -18,6 +18,7 @@ CONFIDENCE = 0.95
 SEED = 0  # of the bootstrap: the same runs, the same intervals
 LAST = 10  # evaluations that make the final return
 _CHUNK = 200_000  # resampled scores held at once
+_PAIRS = 2_000  # of runs, beyond which they are not compared one by one
 
 
 class Estimate(NamedTuple):
@@ -125,19 +126,37 @@ def probability_of_improvement(
 ) -> Estimate | None:
     """P(X > Y) + P(X = Y)/2 for a run X of ours and a run Y of theirs in the same environment, averaged over
     environments."""
+    return _between(scores, other, envs, _wins, seed, repetitions)
+
+
+def difference_of_iqm(
+    scores: Scores, other: Scores, envs: Iterable[str], seed: int = SEED, repetitions: int = REPETITIONS
+) -> Estimate | None:
+    """Our interquartile mean less theirs, averaged over environments, which have to be alike for that to mean much."""
+    return _between(scores, other, envs, lambda x, y: _interquartile_means(x) - _interquartile_means(y), seed,
+                    repetitions)  # fmt: skip
+
+
+def ratio_of_iqm(
+    scores: Scores, other: Scores, envs: Iterable[str], seed: int = SEED, repetitions: int = REPETITIONS
+) -> Estimate | None:
+    """Our interquartile mean divided by theirs, averaged over environments. Of scores that are all above zero."""
     envs = list(envs)
-    ours, theirs = _complete(scores, envs), _complete(other, envs)
-    if ours is None or theirs is None:
+    if any(np.any(np.asarray(other.get(env, ()), float) <= 0) for env in envs):
         return None
+    return _between(scores, other, envs, lambda x, y: _interquartile_means(x) / _interquartile_means(y), seed,
+                    repetitions)  # fmt: skip
 
-    def statistic(drawn: list[Array]) -> Array:
-        sides = [np.split(side, np.cumsum([len(values) for values in table])[:-1], axis=1)
-                 for side, table in zip(drawn, (ours, theirs), strict=True)]  # fmt: skip
-        wins = [_wins(x, y) for x, y in zip(*sides, strict=True)]
-        return np.asarray(np.mean(wins, axis=0))
 
-    value = statistic([np.concatenate(table)[None] for table in (ours, theirs)])[0]
-    return _estimate(float(value), _bootstrap([ours, theirs], statistic, seed, repetitions))
+def difference_of_spread(
+    scores: Scores, other: Scores, envs: Iterable[str], seed: int = SEED, repetitions: int = REPETITIONS
+) -> Estimate | None:
+    """By how much we spread less over seeds than they do: their standard deviation / |mean| less ours, in per cent,
+    averaged over environments. Above zero we spread less. One seed has no spread, so nothing follows from it."""
+    envs = list(envs)
+    if any(len(np.atleast_1d(table.get(env, ()))) < 2 for table in (scores, other) for env in envs):
+        return None
+    return _between(scores, other, envs, lambda x, y: _spreads(y) - _spreads(x), seed, repetitions)
 
 
 class Profile(NamedTuple):
@@ -174,6 +193,35 @@ def _complete(scores: Scores, envs: Iterable[str]) -> list[Array] | None:
     return table if table and all(len(values) for values in table) else None
 
 
+def _between(
+    scores: Scores,
+    other: Scores,
+    envs: Iterable[str],
+    statistic: Callable[[Array, Array], Array],
+    seed: int,
+    repetitions: int,
+) -> Estimate | None:
+    """A statistic of two samples of one environment, given row by row and averaged over environments."""
+    envs = list(envs)
+    ours, theirs = _complete(scores, envs), _complete(other, envs)
+    if ours is None or theirs is None:
+        return None
+
+    def averaged(drawn: list[Array]) -> Array:
+        sides = [np.split(side, np.cumsum([len(values) for values in table])[:-1], axis=1)
+                 for side, table in zip(drawn, (ours, theirs), strict=True)]  # fmt: skip
+        return np.asarray(np.mean([statistic(x, y) for x, y in zip(*sides, strict=True)], axis=0))
+
+    value = averaged([np.concatenate(table)[None] for table in (ours, theirs)])[0]
+    return _estimate(float(value), _bootstrap([ours, theirs], averaged, seed, repetitions))
+
+
+def _spreads(rows: Array) -> Array:
+    """Of every row, standard deviation / |mean| in per cent; of nothing but zeros, none."""
+    std, mean = rows.std(axis=1), np.abs(rows.mean(axis=1))
+    return np.asarray(100 * np.divide(std, mean, out=np.zeros_like(std), where=mean > 0))
+
+
 def _interquartile_means(rows: Array) -> Array:
     """Of every row."""
     cut = rows.shape[1] // 4
@@ -182,6 +230,13 @@ def _interquartile_means(rows: Array) -> Array:
 
 def _wins(ours: Array, theirs: Array) -> Array:
     """Per row, the share of pairs that we win; a tie is half a win."""
+    pairs = ours.shape[1] * theirs.shape[1]
+    if pairs > _PAIRS:  # counted in order, which is the same number: halves are exact
+        beaten = [
+            sum(np.searchsorted(y, x, side).sum() for side in ("left", "right"))
+            for x, y in zip(ours, np.sort(theirs, axis=1), strict=True)
+        ]
+        return np.asarray(np.asarray(beaten) / 2 / pairs)
     x, y = ours[:, :, None], theirs[:, None, :]
     return np.asarray(((x > y) + 0.5 * (x == y)).mean(axis=(1, 2)))
 

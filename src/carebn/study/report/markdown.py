@@ -15,7 +15,7 @@ def render_markdown(runs: Runs, environments: dict[str, list[Line]], views: list
     number = "1 run" if total.runs == 1 else f"{total.runs:,} runs"
     blocks = ["# CaRe-BN report", f"{number}, {total.complete:,} complete."]
     if runs.problems or runs.gaps():
-        blocks += ["\n".join(f"- {_safe(problem)}" for problem in (*runs.problems, *runs.gaps()))]
+        blocks += ["\n".join(f"- {safe(problem)}" for problem in (*runs.problems, *runs.gaps()))]
     blocks.append("## All runs")
     blocks.append("± is one standard deviation over seeds. Unfinished runs count with the evaluations they have.")
     for env, lines in environments.items():
@@ -29,8 +29,9 @@ def render_markdown(runs: Runs, environments: dict[str, list[Line]], views: list
             ]
             for line in lines
         ]
-        heads = ["method", "max average return", "last ten evaluations", "seeds", "complete"]
-        blocks += [f"### {_safe(env)}", _grid(heads, rows)]
+        last = "last ten evaluations" if all(line.has_ten for line in lines) else "last evaluations (ten, or all)"
+        heads = ["method", "max average return", last, "seeds", "complete"]
+        blocks += [f"### {safe(env)}", grid(heads, rows)]
     blocks.append("## Beside the paper")
     for view in views:
         blocks += _view(view)
@@ -41,7 +42,7 @@ def render_markdown(runs: Runs, environments: dict[str, list[Line]], views: list
 
 
 def _because(why: str) -> str:
-    return f": {_safe(why)}" if why else ""
+    return f": {safe(why)}" if why else ""
 
 
 def _view(view: View) -> list[str]:
@@ -56,7 +57,7 @@ def _view(view: View) -> list[str]:
         blocks += [f"{view.bar_label}:", _bars(view.bars)]
     else:
         blocks += [_panel(panel) for panel in view.panels]
-    return [*blocks, *map(_safe, view.problems)]
+    return [*blocks, *map(safe, view.problems)]
 
 
 def _table(table: Table) -> str:
@@ -66,10 +67,10 @@ def _table(table: Table) -> str:
         [row.label, *(_number(row.numbers[i], table.decimals) for i in columns), *(_beside(*p) for p in row.summaries)]
         for row in (table.rows[place] for place in places)
     ]
-    grid = _grid(["", *(table.columns[i] for i in columns), *table.summary_columns], rows)
+    table_text = grid(["", *(table.columns[i] for i in columns), *table.summary_columns], rows)
     without = [row.label for place, row in enumerate(table.rows) if place not in places]
     without += [name for place, name in enumerate(table.columns) if place not in columns]
-    return grid + (f"\n\nWithout a run here: {_safe(', '.join(without))}." if without else "")
+    return table_text + (f"\n\nWithout a run here: {safe(', '.join(without))}." if without else "")
 
 
 def _number(number: Number, decimals: int) -> str:
@@ -91,17 +92,17 @@ def _bars(bars: Sequence[Bar]) -> str:
         for bar in bars
         if bar.label not in missing
     ]  # fmt: skip
-    return _grid(["", "ours", "95 % interval", "paper"], rows) + _missing(missing)
+    return grid(["", "ours", "95 % interval", "paper"], rows) + _missing(missing)
 
 
 def _missing(labels: Sequence[str]) -> str:
-    return f"\n\nMissing: {_safe(', '.join(labels))}." if labels else ""
+    return f"\n\nMissing: {safe(', '.join(labels))}." if labels else ""
 
 
 def _panel(panel: Panel) -> str:
     """The end of every curve that has one."""
     if not panel.over_time:
-        return f"{_safe(panel.title)} (drawn in the other formats)."
+        return f"{safe(panel.title)} (drawn in the other formats)."
     rows = [
         [
             label,
@@ -111,16 +112,17 @@ def _panel(panel: Panel) -> str:
         ]
         for label, curve in panel.lines
     ]
-    grid = _grid(["", "mean", "95 % interval", "n"], rows)
-    return f"{_safe(panel.title)}, {panel.y_label} at the end:\n\n{grid}{_missing(panel.missing)}"
+    table_text = grid(["", "mean", "95 % interval", "n"], rows)
+    return f"{safe(panel.title)}, {panel.y_label} at the end:\n\n{table_text}{_missing(panel.missing)}"
 
 
-def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
-    return "\n".join("| " + " | ".join(_safe(word) for word in line) + " |" for line in lines)
+def grid(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """A table; the first ``left`` columns are words, the others numbers."""
+    lines = [heads, [*["---"] * left, *["---:"] * (len(heads) - left)], *rows]
+    return "\n".join("| " + " | ".join(safe(word) for word in line) + " |" for line in lines)
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
     """No word of a run's makes a column, a line or an element of its own."""
     plain = " ".join(text.split())
     for sign, escaped in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("`", "\\`"), ("[", "\\[")):

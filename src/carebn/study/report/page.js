@@ -44,6 +44,10 @@
     return (x < 0 && Number(text) !== 0 ? "−" : "") + text;
   }
 
+  function unitOf(seconds) {
+    return seconds < 90 ? ["seconds", 1] : seconds < 5400 ? ["minutes", 60] : ["hours", 3600];
+  }
+
   function duration(seconds) {
     if (!seconds) return "–";
     if (seconds < 90) return `${seconds.toFixed(0)} s`;
@@ -66,7 +70,8 @@
       const far = Math.abs(mark);
       const [unit, suffix] = size < 1e4 || far < 1e3 ? [1, ""] : far >= 1e6 ? [1e6, "M"] : [1e3, "k"];
       const digits = Math.min(20, Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-9)));
-      return (mark < 0 && far > 0 ? "−" : "") + +(far / unit).toFixed(digits) + suffix;
+      const text = Number((far / unit).toFixed(digits)).toLocaleString("en-GB", { maximumFractionDigits: digits });
+      return (mark < 0 && far > 0 ? "−" : "") + text + suffix;
     });
   }
 
@@ -79,7 +84,7 @@
   };
 
   function unpack(curve, band, window) {
-    const x = data.grids[curve.grid];
+    const x = curve.x ?? data.grids[curve.grid];
     const edges = x.map((_, i) => BANDS[band].of(curve, i));
     return {
       x, runs: curve.runs, std: curve.std,
@@ -97,7 +102,7 @@
     });
   }
 
-  // lines: [{label, style, curve}]; returns a function that draws again.
+  // lines: [{label, style, curve, on, seeds: [{x, y}]}]; returns a function that draws again.
   function lineChart(parent, { xLabel, yLabel, height, lines, options }) {
     const frame = make(parent, "div", null, { className: "chart" });
     const tip = make(frame, "div", null, { className: "tip", hidden: true });
@@ -123,8 +128,11 @@
         draw(svg, "text", { x: width / 2, y: tall / 2, "text-anchor": "middle" }, "no line is switched on");
         return;
       }
-      let low = Math.min(...shown.map((l) => Math.min(...l.low))), high = Math.max(...shown.map((l) => Math.max(...l.high)));
-      const first = Math.min(...shown.map((l) => l.x[0])), last = Math.max(...shown.map((l) => l.x[l.x.length - 1]));
+      const seeds = shown.flatMap((l) => (l.seeds ?? []).map((s) => ({ ...s, style: l.style, y: smooth(s.y, window) })));
+      let low = Math.min(...[...shown.map((l) => l.low), ...seeds.map((s) => s.y)].map((ys) => Math.min(...ys)));
+      let high = Math.max(...[...shown.map((l) => l.high), ...seeds.map((s) => s.y)].map((ys) => Math.max(...ys)));
+      const spans = [...shown, ...seeds].map((l) => l.x);
+      const first = Math.min(...spans.map((xs) => xs[0])), last = Math.max(...spans.map((xs) => xs[xs.length - 1]));
       const room = (high - low || Math.abs(high) || 1) * 0.05;
       low -= room;
       high += room;
@@ -153,6 +161,11 @@
           const lower = l.x.map((x, i) => `${sx(x).toFixed(1)},${sy(l.low[i]).toFixed(1)}`).reverse();
           draw(svg, "polygon", { points: [...upper, ...lower].join(" "), fill: `var(--c${l.style.colour})`, opacity: 0.14 });
         }
+      }
+      for (const s of seeds) {
+        const stroke = `var(--c${s.style.colour})`;
+        const points = s.x.map((x, i) => `${sx(x).toFixed(1)},${sy(s.y[i]).toFixed(1)}`).join(" ");
+        draw(svg, "polyline", { class: "seed", points, fill: "none", stroke, "stroke-width": 0.9, opacity: 0.55 });
       }
       for (const l of shown) {
         const stroke = `var(--c${l.style.colour})`;
@@ -331,13 +344,18 @@
     const controls = make(card, "div", null, { className: "controls" });
     const body = make(card, "div");
     const off = new Set();
-    let env = data.opens, what = "evaluation";
+    let env = data.opens, what = "evaluation", against = "steps", everySeed = false;
     const everything = [...new Set(data.environments.flatMap((e) => e.lines.map((l) => l.label)))];
     const look = styles(everything);
 
     choice(controls, "environment", data.environments.map((e) => [e.id, e.id]), env, (value) => { env = value; show(); }).id = "environment";
     choice(controls, "returns", [["evaluation", "in evaluations"], ["exploration", "while exploring"]], what, (value) => { what = value; show(); }).id = "what";
     choice(controls, "band", Object.entries(BANDS).map(([k, v]) => [k, v.name]), state.band, (value) => { state.band = value; redraws.forEach((f) => f()); }).id = "band";
+    const axis = choice(controls, "against", [["steps", "environment steps"], ["time", "time of training"]], against, (value) => { against = value; show(); });
+    axis.id = "against";
+    const toggle = make(controls, "label", "every seed");
+    const box = make(toggle, "input", null, { type: "checkbox", id: "seeds" });
+    box.addEventListener("change", () => { everySeed = box.checked; current(); });
     const slider = make(controls, "label", "smoothing");
     const range = make(slider, "input", null, { type: "range", min: 1, max: 31, step: 2, value: 1, id: "smoothing" });
     range.addEventListener("input", () => { state.window = Number(range.value); redraws.forEach((f) => f()); });
@@ -347,18 +365,38 @@
     function show() {
       body.replaceChildren();
       const lines = data.environments.find((e) => e.id === env).lines;
-      const drawn = lines.filter((l) => l[what]);
+      const evaluated = what === "evaluation", timed = evaluated && against === "time";
+      axis.disabled = box.disabled = !evaluated;  // of exploration there are means over seeds and steps only
+      const drawn = lines.filter((l) => l[what] && (!timed || l.seconds));
       if (drawn.length) {
+        const [unit, size] = timed ? unitOf(Math.max(...drawn.map((l) => l.seconds[l.seconds.length - 1]))) : ["", 1];
+        const scaled = (seconds) => seconds.map((x) => x / size);
+        const seedsOf = (l) => l.bySeed.filter((s) => !timed || s.seconds)
+          .map((s) => ({ x: timed ? scaled(s.seconds) : data.grids[s.grid], y: s.returns }));
         current = lineChart(body, {
-          xLabel: "environment steps", yLabel: what === "evaluation" ? "return" : "return while exploring", options: () => state,
-          lines: () => drawn.map((l) => ({ label: l.label, style: look.get(l.label), curve: l[what], on: !off.has(l.label) })),
+          xLabel: timed ? `${unit} of training` : "environment steps",
+          yLabel: evaluated ? "return" : "return while exploring", options: () => state,
+          lines: () => drawn.map((l) => ({
+            label: l.label, style: look.get(l.label), on: !off.has(l.label), seeds: evaluated && everySeed ? seedsOf(l) : [],
+            curve: timed ? { ...l.evaluation, x: scaled(l.seconds) } : l[what],
+          })),
         });
         legend(body, drawn.map((l) => l.label), look, off, () => current());
+        const notes = [];
+        if (evaluated) {
+          const first = Math.min(...drawn.map((l) => data.grids[l.evaluation.grid][0]));
+          notes.push(`Curves begin at the first evaluation, after ${whole(first)} steps.`);
+        }
+        if (timed) notes.push("Time is the wall clock of training, averaged over seeds; other programs on the machine count too.");
+        const untimed = timed ? lines.filter((l) => l.evaluation && !l.seconds).map((l) => l.label) : [];
+        if (untimed.length) notes.push(`Without recorded times: ${untimed.join(", ")}.`);
+        if (notes.length) make(body, "p", notes.join(" "), { className: "soft small", id: "curve-notes" });
       } else {
         current = () => {};
-        make(body, "p", "There is nothing to draw yet.", { className: "soft" });
+        make(body, "p", timed ? "No run here has recorded its times." : "There is nothing to draw yet.", { className: "soft" });
       }
-      const rows = table(body, ["method", "max average return", "last ten evaluations", "seeds", "complete"]);
+      const last = lines.every((l) => l.hasTen) ? "last ten evaluations" : "last evaluations (ten, or all there are)";
+      const rows = table(body, ["method", "max average return", last, "seeds", "complete"]);
       for (const l of [...lines].sort((a, b) => (b.best ? b.best[0] : -Infinity) - (a.best ? a.best[0] : -Infinity))) {
         const row = make(rows, "tr");
         make(row, "td", l.label);
@@ -539,6 +577,8 @@
           detail = document.createElement("tr");
           const cell = make(detail, "td", null, { colSpan: 8, className: "left wrap" });
           make(cell, "pre", run.command || "its command was not recorded");
+          const used = [run.processor, run.processorSeconds === null ? "" : `${duration(run.processorSeconds)} of processor time`, run.mebibytes === null ? "" : `${number(run.mebibytes, 0)} MiB at most`];
+          if (used.some(Boolean)) make(cell, "div", used.filter(Boolean).join(" · "), { className: "soft small" });
           make(cell, "div", Object.entries(data.versions[run.versions]).map(([k, v]) => `${k} ${v}`).join(" · "), { className: "soft small" });
           row.after(detail);
         });

@@ -11,7 +11,7 @@ from carebn import __version__
 from carebn.paper.facts import STEPS as PAPER_STEPS
 from carebn.study.evidence.runs import RunRecord, Runs
 from carebn.study.views.curves import Curve
-from carebn.study.views.explorer import Line, totals, with_most_data
+from carebn.study.views.explorer import Line, SeedLine, totals, with_most_data
 from carebn.study.views.parts import Absent, Bar, Number, Panel, Table, View
 
 DIGITS = 7  # significant ones, of what is drawn: more than are read off, so that nothing is rounded twice
@@ -108,6 +108,9 @@ class _Packer:
             "best": run.best,
             "seconds": _rounded(run.seconds),
             "speed": _rounded(run.speed),
+            "processor": run.timing.processor,
+            "processorSeconds": _rounded(run.timing.processor_seconds),
+            "mebibytes": _rounded(run.timing.mebibytes),
             "command": run.command,
             "versions": versions,
         }
@@ -130,6 +133,17 @@ class _Packer:
             "complete": line.complete,
             "best": _spread(line.best, line.seeds),
             "last": _spread(line.last, line.seeds),
+            "hasTen": line.has_ten,
+            "seconds": None if line.seconds is None else [_rounded(value) for value in line.seconds],
+            "bySeed": [self.seed(one) for one in line.by_seed],
+        }
+
+    def seed(self, one: SeedLine) -> dict[str, Any]:
+        return {
+            "seed": one.seed,
+            "grid": self.grids.setdefault(tuple(one.steps), len(self.grids)),
+            "returns": [_rounded(value) for value in one.returns],
+            "seconds": None if one.seconds is None else [_rounded(value) for value in one.seconds],
         }
 
     def view(self, view: View) -> dict[str, Any]:

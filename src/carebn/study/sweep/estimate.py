@@ -60,7 +60,7 @@ def measured_speed(config: TrainConfig) -> Speed:
     if outcome.state != "done" or len(rows) < 2:
         raise ValueError(f"the speed could not be measured: {outcome.message or outcome.state}")
     before, after = rows[-2:]  # compiling, if any, came before
-    spent = {name: after[name] - before[name] for name in after}
+    spent = {name: after[name] - before[name] for name in after if name.startswith("time/")}
     evaluation = spent["time/evaluation"] + spent["time/recalibration"]
     step = (spent["time/elapsed"] - evaluation - spent["time/checkpoint"]) / half
     return Speed(step, evaluation, f"a short run of {config.title()} made now")

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from carebn.reading import parse_object, regular_file
+from carebn.study.bars import Bars
 from carebn.study.evidence.runs import DamagedRun, read_run
-from carebn.study.sweep.executors import Executor
+from carebn.study.sweep.place import Executor
 from carebn.study.worker import Order
 from carebn.training.config import TrainConfig
 from carebn.training.lock import is_locked
@@ -22,7 +23,9 @@ POLL = 0.1  # seconds
 BUSY_PAUSE = 2.0  # seconds until a run that somebody else trains is looked at again
 TAIL = 64 * 1024  # bytes at the end of the metrics that tell how far a run is
 
-WAITING, RUNNING, ELSEWHERE, DONE, FAILED, STOPPED = "waiting", "running", "elsewhere", "done", "failed", "stopped"
+WAITING, RUNNING, ELSEWHERE = "waiting", "running", "elsewhere"
+DONE, GIVEN_UP, FAILED, STOPPED = "done", "given up", "failed", "stopped"
+OVER = (DONE, GIVEN_UP, FAILED, STOPPED)
 
 
 @dataclass
@@ -105,11 +108,16 @@ class Display:
 
 
 class Sweep:
-    def __init__(self, configs: Sequence[TrainConfig], runs: Path, display: Display | None = None) -> None:
+    def __init__(
+        self, configs: Sequence[TrainConfig], runs: Path, display: Display | None = None, bars: Bars = ()
+    ) -> None:
+        """``bars``: a run that stays below one of them is given up."""
         by_name = {config.name(): config for config in configs}  # a run that two studies share is one run
         self.jobs = [Job(config, (runs / name).absolute()) for name, config in by_name.items()]
         self.display = display or Display()
+        self.bars = bars
         self.stopping = False
+        self._told: set[str] = set()  # what is said once, however many runs it concerns
         for job in self.jobs:
             if job.is_complete():
                 job.state, job.found, job.step = DONE, True, job.total
@@ -159,7 +167,8 @@ class Sweep:
             else:
                 job.checkpoint = newest_checkpoint(job.directory)
                 job.seen = (0.0, -1)
-                job.handle = executor.submit(Order(job.config.as_json(), str(job.directory), job.config.measure))
+                order = Order(job.config.as_json(), str(job.directory), job.config.measure, tuple(self.bars))
+                job.handle = executor.submit(order)
                 job.state = RUNNING
                 free -= 1
 
@@ -176,13 +185,18 @@ class Sweep:
             if outcome is None:
                 continue
             job.handle = None
-            {"done": self._done, "failed": self._failed, "died": self._died, "busy": self._busy,
-             "interrupted": self._interrupted}[outcome.state](job, outcome.message)  # fmt: skip
+            {"done": self._done, "given up": self._given_up, "failed": self._failed, "died": self._died,
+             "unseen": self._unseen, "busy": self._busy, "interrupted": self._interrupted,
+            }[outcome.state](job, outcome.message)  # fmt: skip
 
     def _done(self, job: Job, message: str) -> None:
         job.state = DONE
         job.look()
         self.display.say(f"{job.name}: done" + ("" if job.score is None else f", last return {job.score:.1f}"))
+
+    def _given_up(self, job: Job, message: str) -> None:
+        job.state = GIVEN_UP
+        job.look()
 
     def _failed(self, job: Job, message: str) -> None:
         job.state, job.message = FAILED, message
@@ -199,6 +213,13 @@ class Sweep:
             job.state = WAITING
             job.retries += 1
             self.display.say(f"{job.name}: {message}; trying again from step {progress:,}")
+
+    def _unseen(self, job: Job, message: str) -> None:
+        """The executor does not ask that node again."""
+        job.state = STOPPED if self.stopping else WAITING
+        if message not in self._told:
+            self.display.say(f"{message}; its runs go to other nodes")
+            self._told.add(message)
 
     def _busy(self, job: Job, message: str) -> None:
         job.state = WAITING

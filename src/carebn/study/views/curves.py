@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from carebn.study.evidence.quantities import episodes_by_stretch
 from carebn.study.evidence.runs import RunRecord
 from carebn.study.evidence.statistics import CONFIDENCE, SEED
 
@@ -85,17 +86,7 @@ def evaluation_traces(runs: Sequence[RunRecord]) -> list[Trace]:
 
 def exploration_traces(runs: Sequence[RunRecord], bins: int) -> list[Trace]:
     """Returns of training episodes, averaged over ``bins`` equal stretches of training; an empty stretch is absent."""
-    traces = []
-    for run in runs:
-        if not run.episode_steps:
-            continue
-        width = run.total / bins
-        place = np.clip((np.asarray(run.episode_steps) - 1) // width, 0, bins - 1).astype(int)
-        count = np.bincount(place, minlength=bins)
-        total = np.bincount(place, run.episode_returns, minlength=bins)
-        filled = np.flatnonzero(count)
-        traces.append((((filled + 1) * width).tolist(), (total[filled] / count[filled]).tolist()))
-    return traces
+    return [episodes_by_stretch(run, bins) for run in runs if run.episode_steps]
 
 
 def wasserstein_traces(runs: Sequence[RunRecord], layer: int, when: str) -> list[Trace]:

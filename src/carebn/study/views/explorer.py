@@ -3,12 +3,13 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from carebn.study.evidence.runs import RunRecord
-from carebn.study.evidence.statistics import max_average_return, mean_and_std, mean_of_last
+from carebn.study.evidence.statistics import LAST, max_average_return, mean_and_std, mean_of_last
 from carebn.study.same_cell import NOT_OF_THE_CELL
-from carebn.study.views.curves import Curve, evaluation_traces, exploration_traces, mean_curve
+from carebn.study.views.curves import Curve, evaluation_traces, exploration_traces, mean_curve, thinned
 
 METHOD_LABELS = {
     "care-bn": "CaRe-BN", "ca": "Ca-BN", "re": "Re-BN", "bn": "BN", "tdbn": "tdBN", "bntt": "BNTT", "tebn": "TEBN",
@@ -19,6 +20,17 @@ EXPLORATION_BINS = 50
 # Of how long a run learns, its steps alone are told, unless two lines differ in nothing else.
 FOLLOW_THE_BUDGET = ("learning_starts", "random_steps", "eval_interval")
 FEWEST_POINTS, MOST_POINTS, ALL_POINTS = 40, 250, 60_000  # per line, and over all lines: bounds the page
+FEWEST_OF_A_SEED = 15  # points
+
+
+@dataclass(frozen=True)
+class SeedLine:
+    """One run by itself."""
+
+    seed: int
+    steps: list[float]
+    returns: list[float]
+    seconds: list[float] | None  # of wall clock until then; None: not recorded
 
 
 @dataclass(frozen=True)
@@ -30,7 +42,10 @@ class Line:
     begun: int
     complete: int
     best: tuple[float, float] | None  # max average return over seeds: mean, standard deviation; None: there is none
-    last: tuple[float, float] | None  # the mean of the last ten evaluations
+    last: tuple[float, float] | None  # the mean of the last ten evaluations, or of all
+    has_ten: bool  # evaluations, every run of it
+    seconds: list[float] | None  # of wall clock until each point of the evaluation, mean over seeds; None: not recorded
+    by_seed: list[SeedLine]
 
 
 def explore(records: Sequence[RunRecord]) -> dict[str, list[Line]]:
@@ -40,8 +55,10 @@ def explore(records: Sequence[RunRecord]) -> dict[str, list[Line]]:
         groups[record.env_id][record.cell()].append(record)
     number = sum(map(len, groups.values()))
     points = max(FEWEST_POINTS, min(MOST_POINTS, ALL_POINTS // max(number, 1)))
+    of_a_seed = max(FEWEST_OF_A_SEED, min(MOST_POINTS, ALL_POINTS // max(len(records), 1)))
     shown = {
-        env: [_line(label, runs, points) for label, runs in _labelled(cells, records)] for env, cells in groups.items()
+        env: [_line(label, runs, points, of_a_seed) for label, runs in _labelled(cells, records)]
+        for env, cells in groups.items()
     }
     return dict(sorted(shown.items()))
 
@@ -83,21 +100,41 @@ def _once_per_seed(runs: list[RunRecord]) -> list[RunRecord]:
     return list(furthest.values())
 
 
-def _line(label: str, every: list[RunRecord], points: int) -> Line:
+def _line(label: str, every: list[RunRecord], points: int, of_a_seed: int) -> Line:
     runs = _once_per_seed(every)
+    evaluation = mean_curve(evaluation_traces(runs), points)
     evaluated = [run for run in runs if run.steps]
     scores = [[score(run.returns) for run in evaluated] for score in (max_average_return, mean_of_last)]
     best, last = (mean_and_std(values) if values else None for values in scores)
     return Line(
         label=label,
-        evaluation=mean_curve(evaluation_traces(runs), points),
+        evaluation=evaluation,
         exploration=mean_curve(exploration_traces(runs, EXPLORATION_BINS), points),
         seeds=len(evaluated),
         begun=len(runs),
         complete=sum(run.complete for run in runs),
         best=None if any(run.converted for run in runs) else best,
         last=last,
+        has_ten=all(len(run.returns) >= LAST for run in evaluated),
+        seconds=None if evaluation is None else _mean_seconds(evaluated, evaluation.x),
+        by_seed=[_seed_line(run, of_a_seed) for run in sorted(evaluated, key=lambda run: run.seed)],
     )
+
+
+def _mean_seconds(runs: Sequence[RunRecord], steps: Sequence[float]) -> list[float] | None:
+    """Over the runs that have the step; a run without times leaves the line without."""
+    if any(step not in run.timing.at for run in runs for step in run.steps):
+        return None
+    evaluated = [(set(run.steps), run.timing.at) for run in runs]
+    return [fmean(at[int(step)] for known, at in evaluated if step in known) for step in steps]
+
+
+def _seed_line(run: RunRecord, points: int) -> SeedLine:
+    steps = thinned(run.steps, points)
+    by_step = dict(zip(run.steps, run.returns, strict=True))
+    at = run.timing.at
+    seconds = [at[int(step)] for step in steps] if all(step in at for step in steps) else None
+    return SeedLine(run.seed, steps, [by_step[int(step)] for step in steps], seconds)
 
 
 def _labelled(cells: dict[str, list[RunRecord]], everything: Sequence[RunRecord]) -> list[tuple[str, list[RunRecord]]]:

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from itertools import pairwise
+from statistics import fmean
 
 from carebn.study.evidence.gather import Gathered
 from carebn.study.evidence.runs import RunRecord
@@ -84,6 +86,28 @@ def wasserstein_panels(gathered: Gathered) -> list[Panel]:
                 curves.append((f"{label}, re-calibrated", after))
         panels.append(_panel(f"layer {layer + 1}", "environment steps", "Wasserstein distance", curves))
     return panels
+
+
+def sparsity_panels(gathered: Gathered) -> list[Panel]:
+    """Final return against spikes per decision: a dot for every row, joined in the order of their spikes."""
+    panels = []
+    for env in gathered.envs:
+        points, missing = [], []
+        for row in (row for row in gathered.study.rows if env in gathered.envs_of(row)):
+            found = gathered.spikes.get((row, env))
+            if found:
+                spikes = fmean(number for number, _ in found)
+                # every run at the same place, so that their returns are averaged as those of a curve are
+                dot = mean_curve([([spikes], [score]) for _, score in found], POINTS)
+                assert dot is not None
+                points.append((row.label, dot))
+            else:
+                missing.append(row.label)
+        dots = sorted((dot for _, dot in points), key=lambda dot: dot.x[0])
+        joined = Curve(*([getattr(dot, f.name)[0] for dot in dots] for f in fields(Curve)))
+        lines = [("all of them", joined)] * (len(dots) > 1) + points
+        panels.append(Panel(env, "spikes per decision", "final return", lines, missing, over_time=False))
+    return [panel for panel in panels if panel.lines]
 
 
 def distribution_panels(gathered: Gathered) -> list[Panel]:

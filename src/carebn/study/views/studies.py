@@ -5,7 +5,7 @@ A cell without a complete run stays empty; nothing is filled in. A study none of
 
 from collections.abc import Callable, Sequence
 
-from carebn.paper import STUDIES
+from carebn.paper import OWN, STUDIES
 from carebn.paper.records import Study
 from carebn.study.cells import Budget
 from carebn.study.evidence.gather import Gathered, gather
@@ -16,6 +16,7 @@ from carebn.study.views.panels import (
     exploration_panels,
     learning_panels,
     normalised_panels,
+    sparsity_panels,
     wasserstein_panels,
 )
 from carebn.study.views.parts import Absent, Bar, Panel, Table, View
@@ -42,6 +43,7 @@ PANELS: dict[str, Callable[[Gathered], list[Panel]]] = {
     "normalised-curves": normalised_panels,
     "wasserstein": wasserstein_panels,
     "distributions": distribution_panels,
+    "sparsity": sparsity_panels,
 }
 
 
@@ -50,12 +52,12 @@ def view_studies(
 ) -> tuple[list[View], list[Absent]]:
     """Every study that has something to show, and those that have not; ``scale``: count runs at this budget alone."""
     views, absent = [], []
-    for study in STUDIES.values():
+    for study in (*STUDIES.values(), *OWN):
         gathered = gather(study, records, scale, measured=measured)
         view = view_of(gathered)
         if view.labels:
             views.append(view)
-        else:
+        elif study not in OWN:  # which nobody misses
             absent.append(Absent(study, _why_absent(gathered)))
     return views, absent
 
