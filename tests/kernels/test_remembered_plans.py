@@ -89,7 +89,15 @@ CHANGES = {
     "layers in another order": lambda a: setattr(a, "layers", nn.ModuleList([a.layers[1], a.layers[0], a.layers[2]])),
     "a weight in another precision": lambda a: set_data(a.layers[0].linear.weight, a.layers[0].linear.weight.double()),
     "a weight with strides": lambda a: set_data(a.layers[0].linear.weight, strided(a.layers[0].linear.weight)),
-    "a transposed weight": lambda a: a.layers[1].linear.weight.data.t_(),
+    # the same memory, read in another way
+    "a transposed weight": lambda a: set_data(a.layers[1].linear.weight, a.layers[1].linear.weight.data.t()),
+    "a bias of one number": lambda a: set_data(
+        a.layers[0].norm.bias, a.layers[0].norm.bias.data.as_strided(a.layers[0].norm.bias.shape, (0,))
+    ),
+    "statistics of another type": lambda a: set_data(
+        a.layers[0].norm.running_var, a.layers[0].norm.running_var.view(torch.int32)
+    ),
+    "a matrix for a bias": lambda a: set_data(a.layers[0].linear.bias, a.layers[0].linear.bias.data[None]),
     "a smaller bias": lambda a: set_data(a.layers[0].linear.bias, a.layers[0].linear.bias.detach()[:3].clone()),
     "a weight that is not there": lambda a: a.layers[0].linear.to("meta"),
     "statistics that share memory": lambda a: set_data(a.layers[0].norm.running_mean, a.layers[0].norm.running_var),
