@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from carebn.introspection import stands_for
+from carebn.introspection import Remembered, stands_for
 from carebn.kernels.rates import listener_of
 from carebn.kernels.stack import spike_counts
 from carebn.network.bounds import ActionBounds, Bound
@@ -66,6 +66,7 @@ class SpikingActor(nn.Module):
             )
         self.decoder = PopulationDecoder(action_dim, population, time_steps, readout=readout, init=readout_init)
         self.bounds = ActionBounds(action_dim, low, high)
+        self._remembered = Remembered()  # the router's
 
     def potential(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The decoder's output before tanh; ``generator`` feeds the Poisson encoder."""
