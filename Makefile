@@ -31,6 +31,7 @@
 #   make bench-training  whole training steps, and those of Stable-Baselines3,
 #                        RLtools and SBX
 #
+#   make docs            the documentation site, which opens without a network
 #   make results         docs/results.md, its figures and the report page, from
 #                        the committed runs
 #   make drawings        the pictures of docs/architecture.md, from the code
@@ -44,7 +45,7 @@ RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: help train test test-fast browser-test slurm-test ray-test chip-test kill-test damage-test fuzz hostile presets \
-	bench-actor bench-training bench-deploy results drawings clean
+	bench-actor bench-training bench-deploy docs results drawings clean
 
 help:  # what stands above, and what make alone says
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
@@ -126,6 +127,14 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 $(VENV)/.installed-for-tests: $(VENV)/.installed
 	$(INSTALL) --editable ".[dev,peers,onnx]"
 	@touch $@
+
+$(VENV)/.installed-for-docs: $(VENV)/.installed
+	$(INSTALL) --editable ".[docs]"
+	@touch $@
+
+docs: $(VENV)/.installed-for-docs
+	$(RUN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet -b html docs build/docs
+	@echo "the site: $(abspath build/docs/index.html)"
 
 results: $(VENV)/.installed
 	$(RUN)/carebn study results results --out docs/results.md --readme README.md
