@@ -7,7 +7,8 @@
 #
 # Longer tests:
 #
-#   make browser-test    the report in a real browser; installs chromium if it can
+#   make browser-test    the report and the site in a real browser; installs
+#                        chromium if it can
 #   make slurm-test      sweeps on a Slurm of two nodes, started here and broken;
 #                        installs slurm-wlm and munge if it can
 #   make ray-test        sweeps on a Ray cluster whose nodes leave and join
@@ -65,7 +66,7 @@ test test-fast: $(VENV)/.installed-for-tests
 browser-test: $(VENV)/.installed-for-tests
 	@command -v chromedriver >/dev/null || { apt-get update -q && apt-get install -y -q chromium chromium-driver; } \
 		|| { echo "make browser-test needs Chromium with its chromedriver: install the packages chromium and chromium-driver"; exit 1; }
-	$(RUN)/python -m pytest tests/study/test_report_browser.py
+	$(RUN)/python -m pytest tests/study/test_report_browser.py tests/docs/test_site_browser.py
 
 slurm-test: $(VENV)/.installed-for-tests
 	@$(RUN)/python tests/study/slurm_cluster.py 2>/dev/null || { apt-get update -q \

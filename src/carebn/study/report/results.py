@@ -63,8 +63,8 @@ def render_headline(results: Results, pictures: str, page: str) -> str:
         blocks.append(f'<a href="{escape(page)}"><img src="{escape(picture)}" width="48%" alt="{escape(alt)}"></a>')
         share = f"{100 * best.task.budget.total_timesteps / STEPS:.2g} % of the paper's budget"
         blocks.append(
-            f"Final return on {best.task.env_id} after {best.task.budget} ({share}), interquartile mean over seeds with "
-            f"its 95 % interval: {_told_returns(best)}. {_tally(results)}"
+            f"Final return on {best.task.env_id} after {best.task.budget} ({share}), interquartile mean over seeds "
+            f"with its 95 % interval: {_told_returns(best)}. {_tally(results)}"
         )
     else:
         blocks.append(f"There is no complete run of the plan yet. {_tally(results)}")
@@ -93,8 +93,8 @@ def _final_returns(result: TaskResult) -> str:
     share = f"{result.task.budget.total_timesteps / STEPS:.2g} of the paper's budget"
     return (
         f"On {result.task.env_id} after {result.task.budget} ({share}), the final return is, as interquartile mean "
-        f"over seeds with its 95 % interval (from {TELLS} seeds on): {_told_returns(result)}. The return of a run is the "
-        f"mean of ten episodes; over hundreds some of these policies fall, as the cards of the zoo tell."
+        f"over seeds with its 95 % interval (from {TELLS} seeds on): {_told_returns(result)}. The return of a run is "
+        f"the mean of ten episodes; over hundreds some of these policies fall, as the cards of the zoo tell."
     )
 
 
@@ -378,8 +378,8 @@ def _full(results: Results) -> list[str]:
     notes = []
     if any(budget.guessed for budget in results.budgets):
         notes.append(
-            "Hours of tasks without runs are guessed: a method is taken to be as fast as it was with the same algorithm "
-            "on other tasks, or else as other networks of its kind were. A larger robot may take longer."
+            "Hours of tasks without runs are guessed: a method is taken to be as fast as it was with the same "
+            "algorithm on other tasks, or else as other networks of its kind were. A larger robot may take longer."
         )
     if any(budget.hours is None for budget in results.budgets):
         notes.append(f"{MISSING}: there is no run yet to tell the speed.")
