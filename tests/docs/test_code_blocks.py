@@ -50,6 +50,7 @@ PARSED = (
     ("", r"^push (?!.*--folder)", "uploads; tests/zoo/test_push.py uploads to a server of its own"),
     ("", r"^zoo add ", "writes into the zoo; tests/zoo adds entries"),
     ("", r"^measure cost", "trains with every normaliser for a minute; tests/measure measures a few steps"),
+    ("", r"^report .*--format (pdf|png)", "draws every study; tests/study/test_report.py does it with small ones"),
     ("", r"--device cuda", "needs a graphics card"),
     ("", r"--vector async", "processes of their own; tests/training/test_vector.py runs them"),
     ("", r"--track\b", "needs an account at Weights & Biases"),
@@ -133,7 +134,7 @@ class World:
             (self.directory / block.title).write_text(block.text)
         text = block.text.replace('"RUN', '"runs/ann')
         for run in re.findall(r'load\("(runs/[^"]+)"', text):
-            if f'run_dir="{run}"' not in text:  # else it makes it itself
+            if text[: text.index(f'"{run}"')].endswith("load("):  # else it is made before that
                 self.resolved(run, "load")
         exec(compile(cut_python(text, str(block)), str(block), "exec"), self.names)
 
