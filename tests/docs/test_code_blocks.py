@@ -50,7 +50,7 @@ PARSED = (
     ("", r"^push (?!.*--folder)", "uploads; tests/zoo/test_push.py uploads to a server of its own"),
     ("", r"^zoo add ", "writes into the zoo; tests/zoo adds entries"),
     ("", r"^measure cost", "trains with every normaliser for a minute; tests/measure measures a few steps"),
-    ("", r"^report .*--format (pdf|png)", "draws every study; tests/study/test_report_command.py does it with few runs"),
+    ("", r"^report .*--format (pdf|png)", "draws every study; tests/study/test_report_command.py draws a few"),
     ("", r"--device cuda", "needs a graphics card"),
     ("", r"--vector async", "processes of their own; tests/training/test_vector.py runs them"),
     ("", r"--track\b", "needs an account at Weights & Biases"),

@@ -83,9 +83,13 @@ def _summary(results: Results) -> str:
 def _tally(results: Results) -> str:
     tally, number = results.tally(), len(results.judged)
     return (
-        f"Of {number} claims of the paper, {tally[SUPPORTED]} are supported by our runs, {tally[NOT_SUPPORTED]} are "
-        f"not, and {tally[OPEN]} are open at these budgets."
+        f"Of {number} claims of the paper, {_are(tally[SUPPORTED])} supported by our runs, "
+        f"{_are(tally[NOT_SUPPORTED])} not, and {_are(tally[OPEN])} open at these budgets."
     )
+
+
+def _are(number: int) -> str:
+    return "1 is" if number == 1 else f"{number} are"
 
 
 def _final_returns(result: TaskResult) -> str:
