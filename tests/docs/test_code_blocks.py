@@ -84,8 +84,8 @@ class World:
 
     def __init__(self, directory: Path, prepared: Path, said: Callable[[list[str]], tuple[int, str]]) -> None:
         self.directory, self.prepared, self.said = directory, prepared, said
-        for name in ("results", "examples", "zoo", "constraints.txt", "src", "docs"):
-            (directory / name).symlink_to(ROOT / name)
+        for name in ("results", "examples"):  # copies: commands may write there
+            shutil.copytree(ROOT / name, directory / name)
         (directory / "tuning/hopper").mkdir(parents=True)
         (directory / "tuning/hopper/best.json").write_text('{"actor_learning_rate": 0.001}')
         self.names: dict[str, Any] = {"__name__": "__main__"}
