@@ -9,6 +9,7 @@ A run that is done is not made again, so the same commands go on where they were
 import argparse
 import json
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,11 @@ def run(norm: str, seed: int, out: Path, steps: int, interval: int, episodes: in
         print(f"{path} is there already")
         return
     import torch
-    from sb3_contrib import CrossQ
+
+    try:
+        from sb3_contrib import CrossQ
+    except ImportError:
+        sys.exit("this example needs sb3-contrib: pip install stable-baselines3 sb3-contrib")
     from stable_baselines3.common.callbacks import CallbackList, EvalCallback
     from stable_baselines3.common.env_util import make_vec_env
 
