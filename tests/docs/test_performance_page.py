@@ -1,4 +1,4 @@
-"""docs/performance.md: every figure on it is one of results/bench_*.json. A figure that moved is named, with its row."""
+"""docs/performance.md: every figure on it is one of results/bench_*.json; one that moved is named, with its row."""
 
 import json
 import re

@@ -36,7 +36,10 @@ class _Spike(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Surrogate:
-    """``size`` is a half-width for rectangle and triangle, a steepness for sigmoid and tanh."""
+    """A spike, 1 where x > 0 else 0, with a slope in place of its derivative: ``surrogate(x) → spikes``, same shape.
+
+    ``size`` is a half-width for rectangle and triangle, a steepness for sigmoid and tanh.
+    """
 
     size: float
     kernel_number: ClassVar[int] = -1  # in the compiled scans, for those that these know
