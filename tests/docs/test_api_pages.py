@@ -14,7 +14,7 @@ MODULES = [
     "carebn.conversion",
 ]  # fmt: skip
 INTEGRATIONS = ["carebn.integrations.sb3", "carebn.integrations.crossq"]
-DIRECTIVE = re.compile(r"^\.\. auto(class|function|data):: (\S+)$", re.M)
+DIRECTIVE = re.compile(r"^\.\. (?:auto)?(class|function|data):: (\S+)$", re.M)
 
 pytestmark = pytest.mark.skipif(not PAGES.exists(), reason="the pages are in the repository, not in a package")
 

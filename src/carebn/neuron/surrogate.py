@@ -58,7 +58,7 @@ class Surrogate:
 @stands_for("surrogate", "slope kernel_number")
 @dataclass(frozen=True)
 class Rectangle(Surrogate):
-    """1/(2ω) where |x| ≤ ω; the paper's."""
+    """``1/(2ω) where |x| ≤ ω``, with ω the size; the paper's."""
 
     size: float = 0.5
     kernel_number: ClassVar[int] = scan.RECTANGLE
@@ -70,7 +70,7 @@ class Rectangle(Surrogate):
 @stands_for("surrogate", "slope kernel_number")
 @dataclass(frozen=True)
 class Triangle(Surrogate):
-    """(1 − |x|/ω)/ω where |x| ≤ ω."""
+    """``(1 − |x|/ω)/ω where |x| ≤ ω``, with ω the size."""
 
     size: float = 1.0
     kernel_number: ClassVar[int] = scan.TRIANGLE
