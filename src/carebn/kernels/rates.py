@@ -76,7 +76,10 @@ def answer(rate: Tensor) -> None:
 
 @contextmanager
 def firing_rates(network: nn.Module) -> Iterator[FiringRates]:
-    """Inside, in this thread, every call of the network leaves its firing rates."""
+    """Inside, in this thread, every call of the network leaves its firing rates.
+
+    ``with firing_rates(actor) as heard: actor(obs)``; then ``heard.rates`` [populations] has a gradient, encoder first.
+    """
     heard = FiringRates(network)
     token = _listening.set(heard)
     try:

@@ -23,7 +23,13 @@ from carebn.router import plan_acting, plan_stack
 
 @stands_for("actor", "forward potential", "encoder layers decoder bounds")
 class SpikingActor(nn.Module):
-    """Population encoder → spiking layers → population decoder → tanh → [low, high].
+    """A spiking policy: ``actor(obs: [B, obs_dim]) → actions [B, action_dim]`` within ``low`` and ``high``.
+
+    Population encoder → spiking layers → population decoder → tanh → [low, high]. ``norm`` and ``neuron`` are names
+    in ``NORMS`` and ``NEURONS``; ``hidden`` the sizes of the layers between; ``time_steps`` the simulation steps of one
+    decision; ``population`` the neurons for each observation and each action; ``low`` and ``high`` numbers, or one for
+    each action. ``encoder_options`` go to ``PopulationEncoder``, ``readout`` and ``readout_init`` to
+    ``PopulationDecoder``, ``norm_options`` to the normaliser.
 
     All neuron states start at zero at every call: an action depends on the observation alone. ``intralayer`` connects
     the neurons of each output population with each other, see ``PopulationConnections``.
@@ -69,7 +75,7 @@ class SpikingActor(nn.Module):
         self._remembered = Remembered()  # the router's
 
     def potential(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """The decoder's output before tanh; ``generator`` feeds the Poisson encoder."""
+        """The decoder's output [B, action_dim] before tanh; ``generator`` feeds the Poisson encoder."""
         stimulation = self.encoder.stimulation(obs)
         stack, listener = plan_stack(self, stimulation), listener_of(self)
         if not isinstance(stack, str):
