@@ -3,8 +3,10 @@
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +116,27 @@ def test_crossq_is_run_and_drawn(tmp_path: Path) -> None:
     assert "is there already" in in_a_process(script, "run", *words, cwd=tmp_path)
     told = in_a_process(script, "draw", "--steps", "160", "--out", "out", cwd=tmp_path)
     assert "CaRe-BN: last evaluations" in told
-    assert (tmp_path / "out" / "crossq.png").stat().st_size > 10_000
+    assert (tmp_path / "out" / "crossq.svg").stat().st_size > 10_000
+
+
+def test_the_figure_of_crossq_shows_the_committed_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    root = EXAMPLES.parent
+    module = example("crossq_care", monkeypatch)
+    data = module.numbers(root / "results" / "crossq", 4000, 128)
+
+    def drawn(path: Path) -> Any:
+        described = re.search(r"<dc:description>(.*?)</dc:description>", path.read_text(), re.DOTALL)
+        assert described is not None
+        return json.loads(unescape(described[1]))
+
+    assert drawn(root / "docs" / "figures" / "crossq.svg") == data
+    module.draw(root / "results" / "crossq", 4000, 128, tmp_path / "again.svg")
+    assert drawn(tmp_path / "again.svg") == data
+    text = (root / "docs" / "integrations.md").read_text()
+    for name, of in data.items():
+        assert of["seeds"] == 5
+        said = f"| {name} | {of['iqm'][-1]:.0f} ({of['low'][-1]:.0f} … {of['high'][-1]:.0f}) |"
+        assert said.replace("-", "−") in text, said
 
 
 @pytest.mark.slow

@@ -10,15 +10,16 @@ from carebn import CaReBN
 
 contrib = pytest.importorskip("sb3_contrib", reason="sb3-contrib is not installed; '.[sb3]' brings it")
 from sb3_contrib.common.torch_layers import BatchRenorm  # noqa: E402
+from stable_baselines3.common.envs import BitFlippingEnv  # noqa: E402
 from stable_baselines3.common.evaluation import evaluate_policy  # noqa: E402
 
 from carebn.integrations.crossq import CaReCrossQPolicy  # noqa: E402
 from carebn.integrations.sb3 import RecalibrateCallback  # noqa: E402
 
 
-def model(policy: Any = CaReCrossQPolicy) -> Any:
+def model(policy: Any = CaReCrossQPolicy, env: Any = "Pendulum-v1") -> Any:
     options = {"learning_starts": 20, "batch_size": 8, "policy_delay": 3, "seed": 0, "device": "cpu"}
-    return contrib.CrossQ(policy, "Pendulum-v1", policy_kwargs={"net_arch": [8, 8]}, **options)
+    return contrib.CrossQ(policy, env, policy_kwargs={"net_arch": [8, 8]}, **options)
 
 
 def of_type(kind: type, network: Any) -> list[Any]:
@@ -50,3 +51,8 @@ def test_recalibrated_evaluated_saved_and_loaded(tmp_path: Path) -> None:
     for state in (trained.policy.state_dict(), loaded.policy.state_dict()):
         assert before.keys() == state.keys()
         assert all(torch.equal(before[name], state[name]) for name in before)
+
+
+def test_observations_in_parts_are_refused_in_a_sentence() -> None:
+    with pytest.raises(ValueError, match="FlattenObservation"):
+        model(env=BitFlippingEnv(n_bits=4, max_steps=4, continuous=True))

@@ -17,6 +17,9 @@ import carebn
 from carebn import CaReBN
 
 sb3 = pytest.importorskip("stable_baselines3", reason="Stable-Baselines3 is not installed; '.[sb3]' brings it")
+from stable_baselines3.common.callbacks import CheckpointCallback  # noqa: E402
+from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
+from stable_baselines3.common.envs import BitFlippingEnv  # noqa: E402
 from stable_baselines3.common.evaluation import evaluate_policy  # noqa: E402
 from stable_baselines3.common.noise import NormalActionNoise  # noqa: E402
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize  # noqa: E402
@@ -246,6 +249,31 @@ def test_bytes_are_divided_by_255() -> None:
         assert torch.equal(given, deployable(trained)(torch.as_tensor(row)))
 
 
+@every_algorithm
+def test_goals_with_hindsight(name: str) -> None:
+    env = BitFlippingEnv(n_bits=4, continuous=name != "DQN", max_steps=4)
+    again = {"replay_buffer_class": sb3.HerReplayBuffer, "replay_buffer_kwargs": {"n_sampled_goal": 2}}
+    trained = model(name, env, **again).learn(60, callback=RecalibrateCallback(30, 2))
+    assert trained._n_updates > 0
+    evaluate_policy(trained, trained.get_env(), n_eval_episodes=1, warn=False)
+
+
+@every_algorithm
+def test_many_normalised_environments_checkpoints_and_going_on(name: str, tmp_path: Path) -> None:
+    """As a user would have it: VecNormalize, four environments, as many updates as steps, saved on the way."""
+    env = VecNormalize(make_vec_env(world(name), 4, seed=0))
+    trained = model(name, env, gradient_steps=-1, device="auto")
+    keep = CheckpointCallback(10, str(tmp_path), save_replay_buffer=True, save_vecnormalize=True)
+    trained.learn(80, callback=[RecalibrateCallback(40, 2), keep])
+    loaded = getattr(sb3, name).load(tmp_path / "rl_model_40_steps", env=env)
+    loaded.load_replay_buffer(tmp_path / "rl_model_replay_buffer_40_steps")
+    loaded.learn(40, callback=RecalibrateCallback(40, 2), reset_num_timesteps=False)
+    assert loaded.num_timesteps == 80
+    assert not same(state(loaded.policy), state(trained.policy))
+    loaded.set_parameters(trained.get_parameters())
+    assert same(state(loaded.policy), state(trained.policy))
+
+
 # --- what cannot be --------------------------------------------------------------------------------------------------
 
 
@@ -257,14 +285,28 @@ def test_bytes_are_divided_by_255() -> None:
         ("TD3", {"neuron": carebn.LIF()}, "plain data"),
         ("SAC", {"encoder_options": {"observation": "zscore"}}, "VecNormalize"),
         ("DQN", {"population": 3}, "unknown option"),
+        ("TD3", "clif", "must be a dictionary"),
+        ("SAC", {"encoder_options": "zscore"}, "'encoder_options' of 'spiking' in policy_kwargs must be a dictionary"),
     ],
 )
-def test_mistakes_are_told(name: str, spiking: dict[str, Any], told: str) -> None:
+def test_mistakes_are_told(name: str, spiking: Any, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         model(name, policy_kwargs={**SMALL, "spiking": spiking})
 
 
+@every_algorithm
+def test_a_misspelt_policy_option_is_told_in_a_sentence(name: str) -> None:
+    with pytest.raises(ValueError, match=r"unknown option of Spiking\w+ .* 'net_ach': did you mean 'net_arch'"):
+        model(name, policy_kwargs={"net_ach": [8, 8]})
+
+
 def test_what_does_not_go_together_is_told() -> None:
+    with pytest.raises(ValueError, match=r"SpikingTD3Policy \(for TD3 and DDPG\) 'use_sde'"):
+        sb3.SAC(SpikingTD3Policy, "Pendulum-v1")
+    with pytest.raises(ValueError, match="SpikingDQNPolicy is for DQN and Discrete actions"):
+        sb3.TD3(SpikingDQNPolicy, "Pendulum-v1")
+    with pytest.raises(ValueError, match="a callback that was made"):
+        model("TD3").learn(1, callback=RecalibrateCallback)
     with pytest.raises(ValueError, match="use_sde"):
         model("SAC", use_sde=True)
     with pytest.raises(ValueError, match="no normaliser"):
@@ -322,6 +364,7 @@ print(repr(evaluate_policy(model, env, n_eval_episodes=5, return_episode_rewards
     ("name", "steps", "enough", "options"),
     [
         ("TD3", 2500, 50.0, {"gamma": 0.98, "action_noise": NormalActionNoise(np.zeros(1), np.full(1, 0.1))}),
+        ("DDPG", 2500, 50.0, {"gamma": 0.98, "action_noise": NormalActionNoise(np.zeros(1), np.full(1, 0.1))}),
         ("SAC", 2500, 50.0, {"gamma": 0.98, "learning_rate": 1e-3}),
         (
             "DQN", 6000, 80.0,
@@ -329,7 +372,7 @@ print(repr(evaluate_policy(model, env, n_eval_episodes=5, return_episode_rewards
              "exploration_fraction": 0.3},
         ),
     ],
-    ids=["TD3", "SAC", "DQN"],
+    ids=["TD3", "DDPG", "SAC", "DQN"],
 )  # fmt: skip
 def test_learns_and_keeps_its_return_in_a_new_process(
     name: str, steps: int, enough: float, options: dict[str, Any], tmp_path: Path

@@ -8,6 +8,7 @@ CrossQ switches its normalisers between training and evaluation by their type; h
 
 from typing import Any
 
+from gymnasium import spaces
 from torch import nn
 
 from carebn.norm import CaReBN
@@ -62,6 +63,13 @@ class CaReCritic(CrossQCritic):  # type: ignore[misc,unused-ignore]
 
 class CaReCrossQPolicy(CrossQPolicy):  # type: ignore[misc,unused-ignore]
     """CrossQ's own policy with CaRe-BN; BatchRenorm's momentum and warm-up mean nothing to it."""
+
+    def __init__(self, observation_space: Any, *args: Any, **kwargs: Any) -> None:
+        if isinstance(observation_space, spaces.Dict):
+            raise ValueError(
+                "CrossQ of sb3-contrib takes no observations in parts (Dict): wrap it in FlattenObservation"
+            )
+        super().__init__(observation_space, *args, **kwargs)
 
     def make_actor(self, features_extractor: Any = None) -> CaReActor:
         actor = CaReActor(**self._update_features_extractor(self.actor_kwargs, features_extractor))

@@ -14,6 +14,7 @@ import json
 from contextlib import nullcontext
 from copy import deepcopy
 from inspect import signature
+from numbers import Integral
 from typing import Any, ClassVar
 
 import torch
@@ -46,17 +47,22 @@ except ModuleNotFoundError as error:
 
 HIDDEN = [256, 256]  # the paper's, for actor and critic
 GIVEN = {"self", "obs_dim", "action_dim", "actions", "low", "high", "hidden"}  # by SB3: spaces and net_arch
+UNASKED = {"observation_space", "action_space", "lr_schedule"}  # what policy_kwargs does not hold
 
 
 def _checked(spiking: dict[str, Any] | None, network: type[nn.Module]) -> dict[str, Any]:
     """Options of the network that the user may choose, and that a file can hold."""
     options = spiking or {}
+    if not isinstance(options, dict):
+        raise ValueError(f"'spiking' in policy_kwargs must be a dictionary, as {{'neuron': 'clif'}}, got {options!r}")
     known = signature(network).parameters.keys() - GIVEN
     for name in options:
         if name == "hidden":
             raise ValueError("hidden sizes are policy_kwargs' own net_arch, as for other policies: leave 'hidden' out")
         if name not in known:
             raise ValueError(unknown_name("option of 'spiking' in policy_kwargs", name, known))
+        if name.endswith("_options") and not isinstance(options[name], dict):
+            raise ValueError(f"{name!r} of 'spiking' in policy_kwargs must be a dictionary, got {options[name]!r}")
     if options.get("encoder_options", {}).get("observation") == "zscore":
         raise ValueError(
             "observation='zscore' is learnt by carebn's own agents only: wrap the environment, as VecNormalize"
@@ -79,6 +85,8 @@ def _extractor(space: spaces.Space[Any], kwargs: dict[str, Any]) -> dict[str, An
 
 class _SpikingPolicy(BasePolicy):
     network: ClassVar[type[nn.Module]] = SpikingActor  # whose options ``spiking`` has
+    made_for: ClassVar[str]
+    acts_in: ClassVar[type[spaces.Space[Any]]] = spaces.Box
     spiking: dict[str, Any]
 
     def __init__(
@@ -90,6 +98,16 @@ class _SpikingPolicy(BasePolicy):
         spiking: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        order = type(self).__mro__
+        own = order[order.index(_SpikingPolicy) + 1]  # SB3's
+        known = signature(own).parameters.keys() - UNASKED | {"spiking"}
+        for name in kwargs:
+            if name not in known:  # misspelt, or from an algorithm that this policy is not for
+                raise ValueError(unknown_name(f"option of {type(self).__name__} (for {self.made_for})", name, known))
+        if not isinstance(action_space, self.acts_in):
+            raise ValueError(
+                f"{type(self).__name__} is for {self.made_for} and {self.acts_in.__name__} actions, got {action_space}"
+            )
         self.spiking = _checked(spiking, self.network)
         kwargs = _extractor(observation_space, kwargs)
         super().__init__(observation_space, action_space, lr_schedule, net_arch or HIDDEN, **kwargs)
@@ -122,6 +140,8 @@ class SpikingTD3Actor(TD3Actor):
 
 class SpikingTD3Policy(_SpikingPolicy, TD3Policy):
     """For ``TD3`` and ``DDPG``: a spiking actor beside SB3's own critics."""
+
+    made_for = "TD3 and DDPG"
 
     def make_actor(self, features_extractor: BaseFeaturesExtractor | None = None) -> SpikingTD3Actor:
         kwargs = self._update_features_extractor(self.actor_kwargs, features_extractor)
@@ -157,6 +177,8 @@ class SpikingSACActor(SACActor):
 class SpikingSACPolicy(_SpikingPolicy, SACPolicy):
     """For ``SAC``: a spiking mean beside SB3's own critics."""
 
+    made_for = "SAC"
+
     def make_actor(self, features_extractor: BaseFeaturesExtractor | None = None) -> SpikingSACActor:
         kwargs = self._update_features_extractor(self.actor_kwargs, features_extractor)
         return SpikingSACActor(**kwargs, spiking=self.spiking).to(self.device)
@@ -186,6 +208,8 @@ class SpikingDQNPolicy(_SpikingPolicy, DQNPolicy):
     """For ``DQN``: a spiking Q-network."""
 
     network = SpikingQNetwork
+    made_for = "DQN"
+    acts_in = spaces.Discrete
 
     def make_q_net(self) -> SpikingDQNNetwork:
         kwargs = self._update_features_extractor(self.net_args, features_extractor=None)
@@ -210,9 +234,12 @@ class RecalibrateCallback(BaseCallback):
     """
 
     def __init__(self, interval: int = 5000, batches: int = 100, verbose: int = 0) -> None:
+        if not all(isinstance(count, Integral) and count >= 1 for count in (interval, batches)):
+            raise ValueError(
+                f"interval and batches must be whole numbers of at least 1, got {interval!r:.40} and {batches!r:.40}; "
+                "learn() takes a callback that was made: RecalibrateCallback()"
+            )
         super().__init__(verbose)
-        if interval < 1 or batches < 1:
-            raise ValueError(f"interval and batches must be at least 1, got {interval} and {batches}")
         self.interval, self.batches = interval, batches
         self._passed = 0  # multiples of the interval
 
