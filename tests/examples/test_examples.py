@@ -135,8 +135,12 @@ def test_the_figure_of_crossq_shows_the_committed_runs(monkeypatch: pytest.Monke
     text = (root / "docs" / "integrations.md").read_text()
     for name, of in data.items():
         assert of["seeds"] == 5
-        said = f"| {name} | {of['iqm'][-1]:.0f} ({of['low'][-1]:.0f} … {of['high'][-1]:.0f}) |"
-        assert said.replace("-", "−") in text, said
+        said = f"{of['iqm'][-1]:.0f} ({of['low'][-1]:.0f} … {of['high'][-1]:.0f})".replace("-", "−")
+        assert f"| {name} | {said} |" in text
+    ours, theirs = data.values()
+    apart = [low > high for low, high in zip(ours["low"], theirs["high"], strict=True)]
+    assert apart == [True] + [False] * 7  # ahead at the first evaluation, from then on the intervals overlap
+    assert f"({ours['iqm'][0]:.0f} against {theirs['iqm'][0]:.0f}, and".replace("-", "−") in text
 
 
 @pytest.mark.slow
