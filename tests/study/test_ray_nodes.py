@@ -6,7 +6,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,18 +48,23 @@ class RayNodes:
         self.address: str = self.cluster.address
 
     def add(self) -> Any:
-        return self.cluster.add_node(num_cpus=1)
+        """Ray gives a node thirty seconds to begin, which it does not always do on a busy machine."""
+        for attempts_left in (2, 1, 0):
+            before = descendants(os.getpid())
+            try:
+                return self.cluster.add_node(num_cpus=1)
+            except Exception as error:  # Ray's own is of no other kind
+                if not attempts_left or "timed out during startup" not in str(error):
+                    raise
+                kill(set(descendants(os.getpid())) - set(before))
+        raise AssertionError
 
     def remove(self, node: Any) -> None:
         """As if its power had failed, with all that runs there."""
         raylet = node.all_processes["raylet"][0].process.pid
         below = descendants(raylet)
         self.cluster.remove_node(node, allow_graceful=False)
-        for process in below:
-            try:
-                os.kill(process, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        kill(below)
 
     def node_of(self, directory: Path, nodes: list[Any]) -> Any:
         """The node that trains there."""
@@ -67,6 +73,12 @@ class RayNodes:
         while process > 1 and process not in raylets:
             process = parent(process)
         return raylets[process]
+
+
+def kill(processes: Iterable[int]) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 def descendants(process: int) -> list[int]:
@@ -85,8 +97,11 @@ def descendants(process: int) -> list[int]:
 
 @pytest.fixture
 def ray_nodes() -> Iterator[RayNodes]:
+    import ray
+
     made = RayNodes()
     yield made
+    ray.shutdown()  # of a sweep that has failed: its cluster could not be ended
     made.cluster.shutdown()
 
 
