@@ -50,13 +50,14 @@ class RayNodes:
     def add(self) -> Any:
         """Ray gives a node thirty seconds to begin, which it does not always do on a busy machine."""
         for attempts_left in (2, 1, 0):
-            before = descendants(os.getpid())
+            before = children()
             try:
                 return self.cluster.add_node(num_cpus=1)
             except Exception as error:  # Ray's own is of no other kind
                 if not attempts_left or "timed out during startup" not in str(error):
                     raise
-                kill(set(descendants(os.getpid())) - set(before))
+                for process in children() - before:
+                    kill([process, *descendants(process)])
         raise AssertionError
 
     def remove(self, node: Any) -> None:
@@ -79,6 +80,11 @@ def kill(processes: Iterable[int]) -> None:
     for process in processes:
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
+
+
+def children() -> set[int]:
+    """Of this process: each node of the cluster is one, with its own below it."""
+    return {process for process in descendants(os.getpid()) if parent(process) == os.getpid()}
 
 
 def descendants(process: int) -> list[int]:
