@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -44,21 +44,12 @@ class RayNodes:
         from ray.cluster_utils import Cluster
 
         os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-        self.cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        head = {"num_cpus": 0, "include_dashboard": False}
+        self.cluster = started(lambda: Cluster(initialize_head=True, head_node_args=head))
         self.address: str = self.cluster.address
 
     def add(self) -> Any:
-        """Ray gives a node thirty seconds to begin, which it does not always do on a busy machine."""
-        for attempts_left in (2, 1, 0):
-            before = children()
-            try:
-                return self.cluster.add_node(num_cpus=1)
-            except Exception as error:  # Ray's own is of no other kind
-                if not attempts_left or "timed out during startup" not in str(error):
-                    raise
-                for process in children() - before:
-                    kill([process, *descendants(process)])
-        raise AssertionError
+        return started(lambda: self.cluster.add_node(num_cpus=1))
 
     def remove(self, node: Any) -> None:
         """As if its power had failed, with all that runs there."""
@@ -74,6 +65,20 @@ class RayNodes:
         while process > 1 and process not in raylets:
             process = parent(process)
         return raylets[process]
+
+
+def started(start: Callable[[], Any]) -> Any:
+    """Ray gives a node thirty seconds to begin, which on a busy machine are not always enough; then once more."""
+    for attempts_left in (2, 1, 0):
+        before = children()
+        try:
+            return start()
+        except Exception as error:  # Ray's own is of no other kind
+            if not attempts_left or "timed out during startup" not in str(error):
+                raise
+            for process in children() - before:
+                kill([process, *descendants(process)])
+    raise AssertionError
 
 
 def kill(processes: Iterable[int]) -> None:
