@@ -31,6 +31,8 @@
 #   make bench-deploy    one action of a deployed policy
 #   make bench-training  whole training steps, and those of Stable-Baselines3,
 #                        RLtools and SBX
+#   make bench-envs      how soon eight environments solve a task beside one, an
+#                        estimated half hour on two cores
 #
 #   make docs            the documentation site, which opens without a network
 #   make results         docs/results.md, its figures and the report page, from
@@ -46,7 +48,7 @@ RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: help train test test-fast browser-test slurm-test ray-test chip-test kill-test damage-test fuzz hostile presets \
-	bench-actor bench-training bench-deploy docs results drawings clean
+	bench-actor bench-training bench-deploy bench-envs docs results drawings clean
 
 help:  # what stands above, and what make alone says
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
@@ -112,6 +114,9 @@ presets: $(VENV)/.installed
 bench-training: $(VENV)/.installed-for-tests
 	$(INSTALL) --editable ".[fastest]" || echo "without RLtools and SBX, which could not be installed"
 	$(RUN)/python benchmarks/bench_training.py --out results/bench_training.json
+
+bench-envs: $(VENV)/.installed
+	$(RUN)/python benchmarks/bench_envs.py --out results/bench_envs.json
 
 bench-deploy: $(VENV)/.installed-for-tests
 	$(RUN)/python benchmarks/bench_deploy.py --out results/bench_deploy.json
