@@ -231,7 +231,7 @@ def _code(policy: IntegerPolicy, prefix: str, blob: Blob | None) -> Iterator[str
         yield encoder_code(policy)
     values = policy.fields is None
     for i, (stage, bound) in enumerate(zip(policy.stages, policy.bounds, strict=True), 1):
-        yield product_code(i, stage, values)
+        yield product_code(i, stage, bound, values)
         yield neuron_code(i, stage, bound, values)
         values = stage.kind == "relu"
     yield policy_code(policy, _declaration(policy, name), None if blob is None else CODES["NOT_LOADED"][0])
