@@ -92,17 +92,19 @@ class SpikingActor(nn.Module):
                 listener.ask(first)
             x = first(spikes, stimulation)
             if listener is not None:
-                rates.append(listener.answered(straight_through(spikes, stimulation)))
+                rates.append(listener.answered(lambda: straight_through(spikes, stimulation)))
         for layer in rest:
             sent = x
             if listener is not None:
                 listener.ask(layer)
             x = layer(sent)
             if listener is not None:
-                rates.append(listener.answered(sent))
+                rates.append(listener.answered(lambda sent=sent: sent))
         if listener is not None:
-            listener.note(torch.stack([*rates, x.mean()]), "torch", stack)
+            listener.ask(self.decoder)
         decoded: Tensor = self.decoder(x)
+        if listener is not None:
+            listener.note(torch.stack([*rates, listener.answered(lambda: x)]), "torch", stack)
         return decoded
 
     def populations(self) -> list[str]:
