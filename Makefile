@@ -7,7 +7,8 @@
 #
 # Longer tests:
 #
-#   make browser-test    the report in a real browser; installs chromium if it can
+#   make browser-test    the report and the site in a real browser; installs
+#                        chromium if it can
 #   make slurm-test      sweeps on a Slurm of two nodes, started here and broken;
 #                        installs slurm-wlm and munge if it can
 #   make ray-test        sweeps on a Ray cluster whose nodes leave and join
@@ -30,7 +31,10 @@
 #   make bench-deploy    one action of a deployed policy
 #   make bench-training  whole training steps, and those of Stable-Baselines3,
 #                        RLtools and SBX
+#   make bench-envs      how soon eight environments solve a task beside one, an
+#                        estimated half hour on two cores
 #
+#   make docs            the documentation site, which opens without a network
 #   make results         docs/results.md, its figures and the report page, from
 #                        the committed runs
 #   make drawings        the pictures of docs/architecture.md, from the code
@@ -44,7 +48,7 @@ RUN := $(VENV)/bin
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: help train test test-fast browser-test slurm-test ray-test chip-test kill-test damage-test fuzz hostile presets \
-	bench-actor bench-training bench-deploy results drawings clean
+	bench-actor bench-training bench-deploy bench-envs docs results drawings clean
 
 help:  # what stands above, and what make alone says
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
@@ -64,7 +68,7 @@ test test-fast: $(VENV)/.installed-for-tests
 browser-test: $(VENV)/.installed-for-tests
 	@command -v chromedriver >/dev/null || { apt-get update -q && apt-get install -y -q chromium chromium-driver; } \
 		|| { echo "make browser-test needs Chromium with its chromedriver: install the packages chromium and chromium-driver"; exit 1; }
-	$(RUN)/python -m pytest tests/study/test_report_browser.py
+	$(RUN)/python -m pytest tests/study/test_report_browser.py tests/docs/test_site_browser.py
 
 slurm-test: $(VENV)/.installed-for-tests
 	@$(RUN)/python tests/study/slurm_cluster.py 2>/dev/null || { apt-get update -q \
@@ -111,6 +115,9 @@ bench-training: $(VENV)/.installed-for-tests
 	$(INSTALL) --editable ".[fastest]" || echo "without RLtools and SBX, which could not be installed"
 	$(RUN)/python benchmarks/bench_training.py --out results/bench_training.json
 
+bench-envs: $(VENV)/.installed
+	$(RUN)/python benchmarks/bench_envs.py --out results/bench_envs.json
+
 bench-deploy: $(VENV)/.installed-for-tests
 	$(RUN)/python benchmarks/bench_deploy.py --out results/bench_deploy.json
 
@@ -126,6 +133,14 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 $(VENV)/.installed-for-tests: $(VENV)/.installed
 	$(INSTALL) --editable ".[dev,peers,onnx]"
 	@touch $@
+
+$(VENV)/.installed-for-docs: $(VENV)/.installed
+	$(INSTALL) --editable ".[docs]"
+	@touch $@
+
+docs: $(VENV)/.installed-for-docs
+	$(RUN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet -b html docs build/docs
+	@echo "the site: $(abspath build/docs/index.html)"
 
 results: $(VENV)/.installed
 	$(RUN)/carebn study results results --out docs/results.md --readme README.md

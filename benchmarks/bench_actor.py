@@ -10,6 +10,8 @@ loss = output².mean(). It runs beside
   gradients, two for the gradients between layers, and one for the encoder, whose gradient is a sum over time and may be
   summed before it is multiplied. A second floor does that last product at full size, as automatic differentiation does;
 * plain batch norm (``bn``) and no norm (``none``) in place of CaRe-BN, and the pure-torch path without the kernels;
+* itself with a target rate: the firing rates counted, their price found and added to the loss. The same for ``bntt``,
+  which runs layer by layer;
 * the same network in SpikingJelly (multi-step) and in snnTorch (products and batch norm on the whole sequence, then a
   loop over the neuron). Both get our encoder's torch path and our decoder. SpikingJelly's multi-step neuron reads its
   input step by index, whose gradient fills a whole sequence with zeros per step; a second row drives the same neuron
@@ -49,9 +51,23 @@ HIDDEN, STEPS, BATCH = (256, 256), 5, 256
 SIZES = (OBS * POPULATION, *HIDDEN, ACTIONS * POPULATION)
 
 OURS, OURS_BN, OURS_NONE, OURS_PURE = "carebn (care)", "carebn (bn)", "carebn (none)", "carebn (care), pure torch"
+SPARSE, LAYERS, LAYERS_SPARSE = "carebn (care), target rate", "carebn (bntt)", "carebn (bntt), target rate"
 FLOOR, FLOOR_FULL = "floor: products alone", "floor, encoder's product at full size"
 JELLY, JELLY_STEPS, SNNTORCH = "SpikingJelly, multi-step", "SpikingJelly, loop over unbind", "snnTorch"
-ROWS = (FLOOR, FLOOR_FULL, OURS, OURS_BN, OURS_NONE, OURS_PURE, JELLY, JELLY_STEPS, SNNTORCH)
+ROWS = (
+    FLOOR,
+    FLOOR_FULL,
+    OURS,
+    OURS_BN,
+    OURS_NONE,
+    SPARSE,
+    LAYERS,
+    LAYERS_SPARSE,
+    OURS_PURE,
+    JELLY,
+    JELLY_STEPS,
+    SNNTORCH,
+)
 MISSING = "not installed (pip install '.\\[peers]')"  # the backslash keeps rich from reading a style
 
 GROWTH: dict[str, tuple[int, ...]] = {
@@ -134,6 +150,27 @@ def passes(model: Any, obs: Any) -> Contestant:
         for parameter in parameters:
             parameter.grad = None
         model(obs).square().mean().backward()
+
+    return Contestant(forward, both)
+
+
+def penalised(model: Any, obs: Any) -> Contestant:
+    """The same with a price for spikes that is found on the way."""
+    from carebn.algorithm.spike_penalty import SpikePenalty
+
+    parameters, names = list(model.parameters()), model.populations()
+    penalty = SpikePenalty(names, target=[0.1] * len(names))
+
+    def forward() -> None:
+        with penalty.hearing(model):
+            model(obs)
+
+    def both() -> None:
+        for parameter in parameters:
+            parameter.grad = None
+        with penalty.hearing(model):
+            action = model(obs)
+        (action.square().mean() + penalty.loss()).backward()
 
     return Contestant(forward, both)
 
@@ -355,6 +392,9 @@ def measure(effort: Effort) -> dict[str, Any]:
         OURS: passes(ours, obs),
         OURS_BN: passes(actor("bn"), obs),
         OURS_NONE: passes(actor("none"), obs),
+        SPARSE: penalised(actor(), obs),
+        LAYERS: passes(actor("bntt"), obs),
+        LAYERS_SPARSE: penalised(actor("bntt"), obs),
         OURS_PURE: without_kernels(passes(actor(), obs)),
     } | {name: passes(model, obs) for name, model in models.items()}
     limits = effort.rounds, effort.block, effort.seconds
@@ -543,6 +583,8 @@ def targets(threads: dict[str, Any], two: dict[str, Any]) -> list[dict[str, Any]
     at_least("percent of speed kept by the slower of two processes", min(two["kept"]), 85)
     for n in ("1", "2"):
         at_most(f"care over bn, threads: {n}", both[n][OURS] / both[n][OURS_BN], 1.05)
+    for what, row, without in (("care", SPARSE, OURS), ("bntt, layer by layer", LAYERS_SPARSE, LAYERS)):
+        at_most(f"with a target rate over without ({what}), threads: 1", both["1"][row] / both["1"][without], 1.03)
     return found
 
 

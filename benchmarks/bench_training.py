@@ -23,7 +23,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
@@ -95,6 +94,7 @@ def our_run(env_id: str, method: str, threads: int, directory: Path) -> Any:
 
 
 SB3, SB3_SAME = "stable-baselines3 ann", "stable-baselines3 ann, 256-256"
+MISSING = "not installed"
 RLTOOLS, SBX = "rltools ann, 256-256", "sbx ann, 256-256"
 
 
@@ -125,8 +125,10 @@ def rltools_steps(env_id: str) -> Steps:
         env.reset(seed=0)
         return env
 
+    # What it compiled is kept under this name: that without MKL is a hundred times slower.
+    name = f"carebn_{env_id.split('-')[0].lower()}_{'plain' if version_of('mkl') == MISSING else 'mkl'}"
     made = TD3(
-        make, interface_name=f"carebn_{env_id.split('-')[0].lower()}", enable_evaluation=False, STEP_LIMIT=10**6,
+        make, interface_name=name, enable_evaluation=False, STEP_LIMIT=10**6,
         REPLAY_BUFFER_CAP=100_000, N_WARMUP_STEPS=300, ACTOR_BATCH_SIZE=BATCH, CRITIC_BATCH_SIZE=BATCH,
         ACTOR_HIDDEN_DIM=HIDDEN, CRITIC_HIDDEN_DIM=HIDDEN, ACTOR_NUM_LAYERS=3, CRITIC_NUM_LAYERS=3,
     )  # fmt: skip
@@ -148,21 +150,24 @@ def apart(name: str, env_id: str, threads: int) -> None:
     sees. It makes a slice whenever it is asked, and answers in seconds per step."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
-    with redirect_stdout(sys.stderr):
-        try:
-            steps = APART[name](env_id)
-        except Exception as error:  # not installed, or no compiler, or of another version
-            why = f"{type(error).__name__}: {error}".splitlines()[0]
-            sys.__stdout__.write(f"left out: {why}\n")  # type: ignore[union-attr]
-            return
-    print("ready", flush=True)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # both print now and then, RLtools from C++: that is no answer
+
+    def say(text: object) -> None:
+        print(text, file=answers, flush=True)
+
+    try:
+        steps = APART[name](env_id)
+    except Exception as error:  # not installed, or no compiler, or of another version
+        say("left out: " + f"{type(error).__name__}: {error}".splitlines()[0])
+        return
+    say("ready")
     for line in sys.stdin:
         if line.strip() == "stop":
             return
         began = time.perf_counter()
-        with redirect_stdout(sys.stderr):
-            steps(SLICE)
-        print((time.perf_counter() - began) / SLICE, flush=True)
+        steps(SLICE)
+        say((time.perf_counter() - began) / SLICE)
 
 
 def learning(algorithm: Any, env_id: str, **options: Any) -> Steps:
@@ -355,14 +360,17 @@ def two_at_once(cycles: int, seconds: float) -> tuple[float, float]:
     return alone[0] / both[0], alone[1] / both[1]
 
 
+def version_of(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return MISSING
+
+
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "cpus": str(os.cpu_count())}
-    for name in ("torch", "numba", "gymnasium", "mujoco", "stable-baselines3", "rltools", "sbx-rl", "jax"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+    names = ("torch", "numba", "gymnasium", "mujoco", "stable-baselines3", "rltools", "mkl", "sbx-rl", "jax")
+    about = {"python": platform.python_version(), "cpus": str(os.cpu_count())}
+    return about | {name: version_of(name) for name in names}
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ A run that is done is not made again, so the same commands go on where they were
 import argparse
 import json
 import os
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -28,7 +29,11 @@ def run(norm: str, seed: int, out: Path, steps: int, width: int | None, interval
         print(f"{path} is there already")
         return
     import torch
-    from sb3_contrib import CrossQ
+
+    try:
+        from sb3_contrib import CrossQ
+    except ImportError:
+        sys.exit("this example needs sb3-contrib: pip install stable-baselines3 sb3-contrib")
     from stable_baselines3.common.callbacks import CallbackList, EvalCallback
     from stable_baselines3.common.env_util import make_vec_env
 

@@ -3,6 +3,7 @@
 ``run(net, x)`` takes the network from a fresh state through x [T, B, inputs], and gives its outputs [T, B, outputs].
 """
 
+import sys
 from collections.abc import Callable
 
 import gymnasium as gym
@@ -23,7 +24,10 @@ def repeated(x: Tensor) -> Tensor:
 
 def classify(net: nn.Module, run: Run, epochs: int = 8) -> float:
     """Trains ``net`` (64 inputs, 10 outputs) on pictures of digits; the share of unseen ones that it gets right."""
-    from sklearn.datasets import load_digits
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        sys.exit("the digits are scikit-learn's: pip install scikit-learn")
 
     pictures, digits = load_digits(return_X_y=True)
     x, y = torch.tensor(pictures / 16, dtype=torch.float32), torch.tensor(digits)

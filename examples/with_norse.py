@@ -3,8 +3,14 @@
 python examples/with_norse.py
 """
 
-import norse.torch as norse
+import sys
+
 import torch
+
+try:
+    import norse.torch as norse
+except ImportError:
+    sys.exit("this example needs Norse: pip install norse")
 from tasks import balance, classify
 from torch import Tensor, nn
 

@@ -3,9 +3,15 @@
 python examples/with_snntorch.py
 """
 
-import snntorch as snn
+import sys
+
 import torch
-from snntorch import surrogate
+
+try:
+    import snntorch as snn
+    from snntorch import surrogate
+except ImportError:
+    sys.exit("this example needs snnTorch: pip install snntorch")
 from tasks import balance, classify
 from torch import Tensor, nn
 

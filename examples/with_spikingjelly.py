@@ -3,8 +3,14 @@
 python examples/with_spikingjelly.py
 """
 
+import sys
+
 import torch
-from spikingjelly.activation_based import functional, layer, neuron, surrogate
+
+try:
+    from spikingjelly.activation_based import functional, layer, neuron, surrogate
+except ImportError:
+    sys.exit("this example needs SpikingJelly: pip install spikingjelly")
 from tasks import balance, classify
 from torch import Tensor, nn
 

@@ -28,7 +28,11 @@ from carebn.training.worlds import MakeEnv, Trust, given_env, id_and_arguments, 
 
 
 class Agent:
-    """``Agent(env, method, run_dir, **options)``: options as for ``carebn.train``."""
+    """``Agent(env, method, run_dir, **options)``: options as for ``carebn.train``.
+
+    ``env`` is a Gymnasium id, an environment, or a function that makes one; ``method`` what learns (``carebn methods``
+    lists them); ``run_dir`` where the run lives. ``learn`` trains, ``predict`` acts, ``save`` and ``load`` copy.
+    """
 
     algo: ClassVar[str]
 
@@ -88,6 +92,7 @@ class Agent:
 
     @property
     def policy(self) -> Policy:
+        """What ``predict`` acts with: the policy after the last step."""
         if self._policy is None:
             self._policy = self.result.policy()
         return self._policy
@@ -99,10 +104,11 @@ class Agent:
         episode_start: NDArray[np.bool_] | bool | None = None,
         deterministic: bool = True,
     ) -> tuple[NDArray[Any], NDArray[Any] | None]:
-        """Action and state, as in Stable-Baselines3."""
+        """Action and state for one observation or a batch of them, as in Stable-Baselines3."""
         return self.policy.predict(observation, state, episode_start, deterministic)
 
     def evaluate(self, episodes: int = 10, seed: int = 1_000_000) -> Evaluation:
+        """Noise-free episodes with the policy, the first with this seed."""
         return self.policy.evaluate(episodes, seed)
 
     def save(self, directory: Path | str) -> Path:
@@ -152,18 +158,26 @@ class Agent:
 
 
 class TD3(Agent):
+    """TD3: twin delayed DDPG, for actions that are numbers within bounds: ``TD3(env).learn(steps).predict(obs)``."""
+
     algo = "td3"
 
 
 class DDPG(Agent):
+    """DDPG, for actions that are numbers within bounds: ``DDPG(env).learn(steps).predict(obs)``."""
+
     algo = "ddpg"
 
 
 class SAC(Agent):
+    """SAC: soft actor-critic, for actions that are numbers within bounds: ``SAC(env).learn(steps).predict(obs)``."""
+
     algo = "sac"
 
 
 class DQN(Agent):
+    """DQN: deep Q-learning, for actions that are one of several: ``DQN(env).learn(steps).predict(obs)``."""
+
     algo = "dqn"
 
 

@@ -28,7 +28,11 @@ AnyEnv = str | Env | MakeEnv  # an id, an environment, or a function that makes 
 
 @dataclass(frozen=True, repr=False)
 class RunResult:
-    """A run as it lies on disk: how far it came, its learning curve, its policy."""
+    """A run as it lies on disk: how far it came, its learning curve, its policy.
+
+    ``steps``, ``returns`` and ``stds`` have one number for each evaluation: the environment step, the mean return of
+    its noise-free episodes, and their standard deviation.
+    """
 
     path: Path
     config: TrainConfig
@@ -46,10 +50,12 @@ class RunResult:
 
     @property
     def best_return(self) -> float | None:
+        """The highest mean return of an evaluation; None: there was none yet."""
         return float(self.returns.max()) if len(self.returns) else None
 
     @property
     def last_return(self) -> float | None:
+        """The mean return of the last evaluation; None: there was none yet."""
         return float(self.returns[-1]) if len(self.returns) else None
 
     def policy(self, which: Which = "last") -> Policy:
@@ -171,7 +177,8 @@ def export(
 
     What was written is compared with the network on ``observations`` [n, size] (bytes for a network that reads bytes);
     None: on Gaussian ones. Of many, every fifth is compared; thresholds are centred on the others (float32 weights).
-    Returns what the comparison found; ``path``.json has it too.
+    ``weights`` is float32 or float64, ``bias`` (NIR) affine or neuron. Returns what the comparison found; ``path``.json
+    has it too.
     """
     from carebn.deploy import export as exporting
     from carebn.deploy.folding import fold

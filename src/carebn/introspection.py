@@ -5,7 +5,10 @@ Nothing is decided here. Each answer is a sentence that says what is unusual; an
 follows from it is up to whoever asks: ``carebn.router``, and all that takes modules for their numbers.
 """
 
+import math
 from collections.abc import Callable, Iterable
+from itertools import chain
+from operator import attrgetter, is_, methodcaller
 from typing import Any, TypeVar
 
 import torch
@@ -61,15 +64,6 @@ def changed(thing: Any, role: str) -> str:
     if code is None:
         return f"a {kind.__name__} is nothing that a compiled {role} is known for"
     return other_code(thing, code)
-
-
-def code_of(thing: Any, role: str) -> list[tuple[type, str, Any]]:
-    """What ``changed`` looks at in the class of something that has this role, for ``same_code`` to look at again."""
-    return [(type(thing), name, function) for name, function in (_found[role, type(thing)] or {}).items()]
-
-
-def same_code(noted: Iterable[tuple[type, str, Any]]) -> bool:
-    return all(getattr(kind, name, MISSING) is function for kind, name, function in noted)
 
 
 def other_code(thing: Any, known: dict[str, Any]) -> str:
@@ -211,13 +205,83 @@ def overlapping(written: tuple[Tensor, ...], read: tuple[Tensor, ...]) -> bool:
     return False
 
 
+# --- the same as before ----------------------------------------------------------------------------------------------
+
+
+_VALUES, _ORDER = methodcaller("values"), attrgetter("__mro__")
+
+
+class Noted:
+    """Modules and their classes, whole, as they are when a plan is made; ``holds`` tells whether they still are so.
+    What training does, changing numbers in place, is no change. It is asked whenever a plan is used again, so the loops
+    are C's: over all names, all values, all tensors at once."""
+
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        things: list[Any] = list(modules)
+        self._hooks = [hooks for module in things for hooks in hooks_of(module)]
+        inside = [vars(module)[name] for module in things for name in ("_modules", "_parameters", "_buffers")]
+        # A surrogate is no module, and frozen; whoever changes one nevertheless is noticed.
+        things += [own["surrogate"] for own in map(vars, things) if hasattr(own.get("surrogate"), "__dict__")]
+        self._things, self._kinds, self._own = things, list(map(type, things)), list(map(vars, things))
+        self._orders = [kind.__mro__ for kind in self._kinds]
+        classes = dict.fromkeys(cls for order in self._orders for cls in order)
+        self._held = [*self._own, *inside, *map(vars, classes)]
+        self._sizes = list(map(len, self._held))
+        self._names = list(chain.from_iterable(self._held))
+        self._values = list(chain.from_iterable(map(_VALUES, self._held)))
+        self._tensors = [value for value in self._values if isinstance(value, Tensor)]
+        self._memory = self._memory_now()
+
+    def _memory_now(self) -> list[Any]:
+        return [
+            (type(t), t.data_ptr(), t.shape, t.dtype, t.is_cpu, t.is_contiguous(), t.is_neg(), bool(t._backward_hooks))
+            if t.layout is torch.strided
+            else None
+            for t in self._tensors
+        ]
+
+    def holds(self) -> bool:
+        return (
+            all(map(is_, map(type, self._things), self._kinds))
+            and all(map(is_, map(vars, self._things), self._own))
+            and all(map(is_, map(_ORDER, self._kinds), self._orders))
+            and list(map(len, self._held)) == self._sizes
+            and all(map(is_, chain.from_iterable(map(_VALUES, self._held)), self._values))
+            and list(chain.from_iterable(self._held)) == self._names
+            and not any(self._hooks)
+            and self._memory_now() == self._memory
+        )
+
+
+class Remembered:
+    """Answers to one question about modules, of the last two states that they were in: some are trained with one mode
+    and asked with another in turn. Kept with whom it is about; a copy of that starts anew."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[tuple[nn.Module, ...], int, Any, Noted]] = []
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return Remembered, ()
+
+    def answer(self, modules: tuple[nn.Module, ...], size: int) -> Any:
+        """For these modules and this size of input; None if there is none, or anything has changed since."""
+        for known, of_size, answer, noted in self._known:
+            if of_size == size and len(known) == len(modules) and all(map(is_, known, modules)) and noted.holds():
+                return answer
+        return None
+
+    def note(self, modules: tuple[nn.Module, ...], size: int, answer: Any) -> None:
+        noted = Noted(dict.fromkeys(part for module in modules for part in module.modules()))
+        self._known = [(modules, size, answer, noted), *self._known[:1]]
+
+
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
 def keeps_precision(shift: Tensor, dtype: torch.dtype) -> bool:
     """Whether z·scale + shift is (z − mean)·scale + offset but for rounding: shift holds mean·scale, which z·scale has
     to cancel, and in this precision either is rounded by its size times eps. NaN is not."""
-    return bool(shift.detach().abs().max() <= 1e-3 / torch.finfo(dtype).eps)
+    return float(torch.linalg.vector_norm(shift.detach(), math.inf)) <= 1e-3 / torch.finfo(dtype).eps
 
 
 def is_moderate(weight: Tensor) -> bool:

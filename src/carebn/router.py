@@ -15,7 +15,7 @@ the kernels take the place of. ``carebn.kernels.explain(network, obs)`` tells wh
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from carebn.introspection import (
     PRECISIONS,
     changed,
-    code_of,
     has_role,
     is_compiling,
     is_moderate,
@@ -86,6 +85,12 @@ def _statistics(norm: Any, dtype: torch.dtype) -> str:
     """Why a kernel cannot read the norm's moving statistics."""
     both, n = {"running_mean": norm.running_mean, "running_var": norm.running_var}, norm.num_features
     return next(filter(None, (not_dense(t, name, dtype, n) for name, t in both.items())), "")
+
+
+def _map_memory(norm: Any, outputs: int) -> str:
+    """Why a kernel cannot read the weight and bias of a plain norm, in float32."""
+    both = {"the norm's weight": norm.weight, "the norm's bias": norm.bias}
+    return next(filter(None, (not_dense(t, name, torch.float32, outputs) for name, t in both.items())), "")
 
 
 def moving_rule(norm: Any, dtype: torch.dtype | None = None) -> MovingRule | None:
@@ -182,38 +187,49 @@ def plan_layer(layer: Any, x: Tensor, steps: int) -> LayerPlan | str:
 # --- the stack -------------------------------------------------------------------------------------------------------
 
 
-def _stack_layer(layer: Any, stimulation: Tensor, features: int) -> StackLayer | str:
+class _StackPart(NamedTuple):
+    """A layer of the stack, but for the numbers that training changes."""
+
+    layer: Any
+    plan: LayerPlan
+    rule: MovingRule | None
+
+
+def _stack_part(layer: Any, features: int) -> _StackPart | str:
     plan = _exactly(layer, "layer") or _layer(layer, torch.float32, features)
     if isinstance(plan, str):
         return plan
-    spec, norm = plan.spec, plan.norm
+    spec, norm, outputs = plan.spec, plan.norm, plan.weight.shape[0]
     if spec.family != scan.LIF:
         return "the stack has LIF and CLIF neurons only"
     if spec.surrogate not in (packed_simd.RECTANGLE, packed_simd.TRIANGLE):
         return "the stack has the surrogates rectangle and triangle only"
     if not spec.constants[0] > 0:
         return "the threshold is not above zero"
+    if norm is not None and norm.num_features != outputs:
+        return f"the norm is for {norm.num_features} features, not {outputs}"
+    if plan.learning and not is_plain_batch_norm(norm):
+        return f"{type(norm).__name__} is not a plain batch norm"
+    reason = _map_memory(norm, outputs) if plan.learning else ""
+    rule = moving_rule(norm, torch.float32) if plan.learning else None
+    return reason or _StackPart(layer, plan, rule)
+
+
+def _with_numbers(part: _StackPart) -> StackLayer | str:
+    """What training changes all the time."""
+    plan, norm = part.plan, part.plan.norm
     if not is_moderate(plan.weight):
         return "a weight is NaN, infinite or enormous"
     if norm is None:
-        return StackLayer(plan.weight, plan.bias, spec)
-    outputs = plan.weight.shape[0]
-    if norm.num_features != outputs:
-        return f"the norm is for {norm.num_features} features, not {outputs}"
+        return StackLayer(plan.weight, plan.bias, plan.spec)
     if not plan.learning:
         if torch.is_grad_enabled():
             return "gradients through moving statistics"
-        given = _given(norm, outputs, 1)
-        return given if isinstance(given, str) else StackLayer(plan.weight, plan.bias, spec, given=given)
-    if not is_plain_batch_norm(norm):
-        return f"{type(norm).__name__} is not a plain batch norm"
-    for name in ("weight", "bias"):
-        reason = not_dense(getattr(norm, name), f"the norm's {name}", torch.float32, outputs)
-        if reason:
-            return reason
-    if not torch.isfinite(norm.weight.detach().sum() + norm.bias.detach().sum()):
+        given = _given(norm, plan.weight.shape[0], 1)
+        return given if isinstance(given, str) else StackLayer(plan.weight, plan.bias, plan.spec, given=given)
+    if not math.isfinite(norm.weight.detach().sum() + norm.bias.detach().sum()):
         return "the norm's map may not be finite"
-    return StackLayer(plan.weight, plan.bias, spec, norm, moving_rule(norm, torch.float32))
+    return StackLayer(plan.weight, plan.bias, plan.spec, norm, part.rule)
 
 
 def _other_time(encoder: Any, layer: Any) -> str:
@@ -226,35 +242,52 @@ def plan_stack(actor: Any, stimulation: Tensor) -> list[StackLayer] | str:
     return told(actor, "stack", why_not_here() or _stack(actor, stimulation), otherwise="parts")
 
 
+def _ends(encoder: Any, decoder: Any, path: str) -> str:
+    """Why spikes do not go in or come out as this path has them."""
+    reason = changed(encoder, "encoder") or _exactly(decoder, "decoder")
+    if reason:
+        return reason
+    if encoder.coding != "deterministic":
+        return f"{path} has no {encoder.coding} coding"
+    if not decoder.reads_counts:
+        return f"the read-out {decoder.readout} needs every step's spikes"
+    return not_numbers(threshold=encoder.threshold, subtract=encoder.subtract)
+
+
 def _stack(actor: Any, stimulation: Tensor) -> list[StackLayer] | str:
-    encoder, decoder = actor.encoder, actor.decoder
-    reason = not_numbers_in_memory(stimulation) or changed(encoder, "encoder") or _exactly(decoder, "decoder")
+    reason = not_numbers_in_memory(stimulation)
     if reason:
         return reason
     if stimulation.dtype != torch.float32:
         return f"the stack is float32, the input {stimulation.dtype}"
-    if encoder.coding != "deterministic":
-        return f"the stack has no {encoder.coding} coding"
-    if not decoder.reads_counts:
-        return f"the read-out {decoder.readout} needs every step's spikes"
-    reason = not_numbers(threshold=encoder.threshold, subtract=encoder.subtract)
-    if reason:
-        return reason
-    if not encoder.threshold > 0:
-        return "the encoder's threshold is not above zero"
+    encoder, decoder, features = actor.encoder, actor.decoder, stimulation.shape[1]
+    remembered, modules = vars(actor).get("_remembered"), (encoder, decoder, *actor.layers)
+    parts = None if remembered is None else remembered.answer(modules, features)
+    reason = _ends(encoder, decoder, "the stack") if parts is None else ""
+    if reason or not encoder.threshold > 0:
+        return reason or "the encoder's threshold is not above zero"
     if encoder.time_steps * stimulation.shape[0] < FEWEST_ROWS:
         return f"fewer than {FEWEST_ROWS} rows (time steps × batch)"
-    parts, features = [], stimulation.shape[1]
-    for layer in actor.layers:
-        part = _other_time(encoder, layer) or _stack_layer(layer, stimulation, features)
-        if isinstance(part, str):
-            return part
-        layer.neuron.check_steps(encoder.time_steps)
-        if part.norm is not None:
-            part.norm.check_batch(stimulation)
-        parts.append(part)
-        features = part.weight.shape[0]
-    return parts if parts else "there are no layers"
+    if parts is None:
+        parts, width = [], features
+        for layer in actor.layers:
+            part = _stack_part(layer, width)
+            if isinstance(part, str):
+                return part
+            parts.append(part)
+            width = part.plan.weight.shape[0]
+        if remembered is not None:
+            remembered.note(modules, features, parts)
+    layers = []
+    for part in parts:
+        layer = _other_time(encoder, part.layer) or _with_numbers(part)
+        if isinstance(layer, str):
+            return layer
+        part.layer.neuron.check_steps(encoder.time_steps)
+        if layer.norm is not None:
+            layer.norm.check_batch(stimulation)
+        layers.append(layer)
+    return layers if layers else "there are no layers"
 
 
 # --- the encoder -----------------------------------------------------------------------------------------------------
@@ -288,15 +321,10 @@ def _acting(actor: Any) -> list[LayerPlan] | str:
     encoder, decoder, bounds = actor.encoder, actor.decoder, actor.bounds
     for module in actor.modules():
         reason = reason or listeners(module)
-    reason = reason or changed(encoder, "encoder") or changed(decoder, "decoder") or changed(bounds, "bounds")
+    reason = reason or changed(bounds, "bounds") or _ends(encoder, decoder, "acting")
     if reason:
         return reason
     single, outputs = torch.float32, decoder.outputs
-    if encoder.coding != "deterministic":
-        return f"acting has no {encoder.coding} coding"
-    if not decoder.reads_counts:
-        return f"the read-out {decoder.readout} needs every step's spikes"
-    reason = not_numbers(threshold=encoder.threshold, subtract=encoder.subtract)
     fields, populations = (encoder.obs_dim, encoder.population), (outputs, decoder.population)
     for name, tensor, shape in (
         ("the encoder's mean", encoder.mean, fields),
@@ -320,9 +348,7 @@ def _acting(actor: Any) -> list[LayerPlan] | str:
         if norm is not None and norm.num_features != features:
             return f"the norm is for {norm.num_features} features, not {features}"
         if norm is not None and is_plain_batch_norm(norm):
-            reason = _statistics(norm, single)
-            for name in ("weight", "bias"):
-                reason = reason or not_dense(getattr(norm, name), f"the norm's {name}", single, features)
+            reason = _statistics(norm, single) or _map_memory(norm, features)
             if reason:
                 return reason
         layer.neuron.check_steps(encoder.time_steps)
@@ -330,18 +356,6 @@ def _acting(actor: Any) -> list[LayerPlan] | str:
     if not plans:
         return "there are no layers"
     return plans if features == outputs * decoder.population else "the last layer has another size than the decoder"
-
-
-def acting_code(actor: Any) -> list[tuple[type, str, Any]]:
-    """The code that the plan of an actor stands for, class by class; ``same_code`` tells whether it still is there."""
-    roles = [(actor, "actor"), (actor.encoder, "encoder"), (actor.decoder, "decoder"), (actor.bounds, "bounds")]
-    for layer in actor.layers:
-        norm = "no norm" if has_role(layer.norm, "no norm") else "norm"
-        roles += [(layer, "layer"), (layer.linear, "linear"), (layer.norm, norm), (layer.neuron, "neuron")]
-        roles.append((layer.neuron.surrogate, "surrogate"))
-        if norm == "norm" and is_plain_batch_norm(layer.norm):
-            roles.append((layer.norm, "plain norm"))
-    return list(dict.fromkeys(noted for thing, role in roles for noted in code_of(thing, role)))
 
 
 def is_plain_batch_norm(norm: Any) -> bool:

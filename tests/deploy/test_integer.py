@@ -471,3 +471,73 @@ def test_the_blob_is_what_the_document_says():
         np.frombuffer(data[32:], "<i4", policy.fields.edges.size).reshape(policy.fields.edges.shape),
         policy.fields.edges,
     )
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["care-clif", "max-membrane", "q-bytes-bntt", "ann", "ann-q-bytes"])
+def test_no_conversion_happens_unsaid(name, tmp_path):
+    """Two policies in one program, their headers in C++ too, with every warning about numbers that change."""
+    flags = ("-Wall", "-Wextra", "-Werror", "-Wconversion", "-Wshadow")
+    pair = ((made(name)[1], "one_", False), (made(name, "int16")[1], "two_", True))
+    for policy, prefix, blob in pair:
+        (tmp_path / f"{prefix}.c").write_text(to_c(policy, prefix, blob))
+        (tmp_path / f"{prefix}.h").write_text(to_header(policy, prefix, blob))
+        own = ("-std=c99", "-pedantic", "-Wmissing-prototypes", "-c", f"{prefix}.c")
+        subprocess.run([compiler(), *flags, *own], cwd=tmp_path, check=True)
+    (tmp_path / "main.cpp").write_text("""
+#define ONE_POLICY_FLOAT
+#include "one_.h"
+#include "two_.h"
+int main() { return two_policy_load(0, 0) == TWO_POLICY_WRONG_SIZE ? 0 : 1; }
+""")
+    if shutil.which("g++"):
+        words = ("-std=c++11", "-Wno-unused-function", "main.cpp", "one_.o", "two_.o", "-o", "main")
+        subprocess.run(["g++", *flags, *words], cwd=tmp_path, check=True)
+        subprocess.run([tmp_path / "main"], check=True)
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_every_truncation_and_every_flipped_byte_is_refused(tmp_path):
+    _, policy, _ = made()
+    (tmp_path / "policy.c").write_text(to_c(policy, blob=True))
+    (tmp_path / "policy.h").write_text(to_header(policy, blob=True))
+    good = blob_of(tables(policy)).data
+    (tmp_path / "policy.bin").write_bytes(good)
+    (tmp_path / "main.c").write_text("""
+#include <stdio.h>
+#include "policy.h"
+static union { uint32_t aligned; unsigned char bytes[1 << 20]; } weights;
+static long wrong;
+
+static void refused(uint32_t size, int expected)
+{
+    int32_t observation[POLICY_OBSERVATIONS] = {0}, action[POLICY_ACTIONS];
+    action[0] = 42;
+    if (policy_load(weights.bytes, size) != expected) wrong++;
+    if (policy(observation, action) != (expected ? POLICY_NOT_LOADED : 0) || (expected && action[0] != 42)) wrong++;
+}
+
+int main(void)
+{
+    FILE *file = fopen("policy.bin", "rb");
+    uint32_t size = (uint32_t)fread(weights.bytes, 1, sizeof weights.bytes, file);
+    for (uint32_t n = 0; n < size; n++) refused(n, POLICY_WRONG_SIZE);
+    refused(size, 0);
+    for (uint32_t i = 0; i < size; i++)
+        for (int bit = 0; bit < 8; bit++) {
+            if (i >= 64 && bit != (int)(i % 8)) continue;  /* of the payload one in every byte, for the time it takes */
+            int magic = i < 8, identity = i >= 16 && i < 32;
+            weights.bytes[i] ^= (unsigned char)(1 << bit);
+            refused(size, magic ? POLICY_NOT_A_BLOB : identity ? POLICY_OTHER_POLICY : POLICY_DAMAGED);
+            weights.bytes[i] ^= (unsigned char)(1 << bit);
+        }
+    refused(size, 0);
+    printf("%ld wrong of %lu bytes\\n", wrong, (unsigned long)size);
+    return 0;
+}
+""")
+    subprocess.run([compiler(), "-std=c99", "-O2", "main.c", "policy.c", "-o", "main"], cwd=tmp_path, check=True)
+    said = subprocess.check_output([tmp_path / "main"], cwd=tmp_path, text=True)
+    assert said == f"0 wrong of {len(good)} bytes\n"

@@ -89,6 +89,24 @@ def in_a_process(*command: str, cwd: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "library"),
+    [*((f"{name}.py", library) for name, library in LIBRARIES.items()), ("crossq_care.py run", "sb3_contrib")],
+)
+def test_a_missing_library_is_one_sentence(words: str, library: str, tmp_path: Path) -> None:
+    """It is hidden by a module of its name that cannot be imported."""
+    (tmp_path / f"{library}.py").write_text("raise ImportError")
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    script, *rest = words.split()
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / script), *rest], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "pip install" in done.stderr
+
+
+@pytest.mark.slow
 def test_crossq_is_run_and_drawn(tmp_path: Path) -> None:
     pytest.importorskip("sb3_contrib", reason="sb3-contrib is not installed; '.[peers]' brings it")
     script = str(EXAMPLES / "crossq_care.py")

@@ -208,7 +208,7 @@ def test_costs_are_a_straight_line_for_every_network(name: str) -> None:
     assert data["total"]["nanojoule"][MEMORY] == pytest.approx(count.bill().nanojoule(compared.spiking[MEMORY]))
     assert data["total"]["traffic"]["weights"] > 0
     rows = table("title", count.bill(), ann, "Hopper-v4", compared).columns[0]._cells
-    assert any(cell.startswith("ANN quantised (8-bit weights, ") for cell in rows)
+    assert any(cell.startswith("ANN quantised to 8 and ") for cell in rows)
 
 
 def test_the_old_lists_have_no_traffic() -> None:

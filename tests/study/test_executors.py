@@ -19,6 +19,7 @@ from carebn.study.sweep.jobs import Sweep
 from carebn.study.sweep.place import Place
 from carebn.study.sweep.ray_cluster import RayExecutor
 from carebn.study.sweep.slurm import SlurmExecutor
+from carebn.study.warm import WarmWorker
 from carebn.study.worker import Order, train_cell
 from carebn.training.lock import is_locked
 
@@ -76,19 +77,24 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @reads_proc
 @pytest.mark.parametrize(
-    ("on", "said"), [("local", "killed by SIGKILL; trying again from step"), ("ray", "Ray: WorkerCrashedError; trying")]
+    ("on", "whom", "said"),
+    [
+        ("local", "run", "killed by SIGKILL; trying again from step"),
+        ("local", "parent", "killed by SIGKILL; trying again from step"),
+        ("ray", "parent", "Ray: WorkerCrashedError; trying"),
+    ],
 )
 def test_a_killed_worker_is_tried_again_and_ends_identical(
-    on: str, said: str, undisturbed: Path, tmp_path: Path
+    on: str, whom: str, said: str, undisturbed: Path, tmp_path: Path
 ) -> None:
-    """On Ray it is Ray's own worker that is killed, and what it had started must not outlive it."""
+    """The parent of a run is the process that it was forked from, or Ray's worker: it must not outlive either."""
     pytest.importorskip({"local": "carebn", "ray": "ray"}[on])
     directory = tmp_path / HALF_WAY.name()
 
     def kill() -> None:
         wait_for_checkpoint(directory)
         process = trainer(directory)
-        os.kill(parent(process) if on == "ray" else process, signal.SIGKILL)
+        os.kill(parent(process) if whom == "parent" else process, signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
     killer.start()
@@ -118,6 +124,26 @@ def test_two_sweeps_on_one_directory_do_not_train_a_run_twice(tmp_path: Path) ->
     assert (tmp_path / config.name() / "timing.jsonl").read_text().count("\n") == 3  # three evaluations, once each
 
 
+@reads_proc
+def test_runs_are_forks_of_one_process_and_leave_it_as_it_was(tmp_path: Path) -> None:
+    """Its imports are made once, and a run that fails takes nothing with it."""
+    warm = WarmWorker()
+    try:
+        own = tiny().as_json() | {"env_id": "Mine-v0"}
+        outcomes = [
+            warm.train(Order(own, str(tmp_path / "own"))),
+            warm.train(Order(tiny().as_json(), str(tmp_path / "first"))),
+            warm.train(Order(tiny().as_json(), str(tmp_path / "second"))),
+        ]
+        assert [outcome.state for outcome in outcomes] == ["failed", "done", "done"], outcomes
+        assert "unknown environment 'Mine-v0'" in outcomes[0].message
+        assert len(list(Path(f"/proc/{warm.process.pid}/task").iterdir())) == 1  # so that a fork has all there is
+    finally:
+        warm.close()
+    assert train_cell(Order(tiny().as_json(), str(tmp_path / "fresh"))).state == "done"
+    assert contents(tmp_path / "first") == contents(tmp_path / "second") == contents(tmp_path / "fresh")
+
+
 def test_a_run_that_fails_for_good_is_told_and_the_others_go_on(tmp_path: Path) -> None:
     broken = tiny(env_id="NoSuchThing-v0")
     made, said = sweep(Place(runs=tmp_path, workers=2), [broken, tiny()])
@@ -127,10 +153,13 @@ def test_a_run_that_fails_for_good_is_told_and_the_others_go_on(tmp_path: Path) 
     assert made.jobs[0].retries == 0
 
 
-def test_a_worker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "start", ["worker import train_cell as train", "warm import WarmWorker; train = WarmWorker().train"]
+)
+def test_a_worker_ends_with_the_process_that_started_it(start: str, tmp_path: Path) -> None:
     code = (
-        "from sweep_cases import tiny; from carebn.study.worker import Order, train_cell;"
-        f"train_cell(Order(tiny(total_timesteps=10**6, checkpoint_interval=100).as_json(), {str(tmp_path / 'run')!r}))"
+        f"from sweep_cases import tiny; from carebn.study.worker import Order; from carebn.study.{start};"
+        f"train(Order(tiny(total_timesteps=10**6, checkpoint_interval=100).as_json(), {str(tmp_path / 'run')!r}))"
     )
     path = f"{Path(__file__).parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     starter = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path})

@@ -6,7 +6,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,22 +44,19 @@ class RayNodes:
         from ray.cluster_utils import Cluster
 
         os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-        self.cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        head = {"num_cpus": 0, "include_dashboard": False}
+        self.cluster = started(lambda: Cluster(initialize_head=True, head_node_args=head))
         self.address: str = self.cluster.address
 
     def add(self) -> Any:
-        return self.cluster.add_node(num_cpus=1)
+        return started(lambda: self.cluster.add_node(num_cpus=1))
 
     def remove(self, node: Any) -> None:
         """As if its power had failed, with all that runs there."""
         raylet = node.all_processes["raylet"][0].process.pid
         below = descendants(raylet)
         self.cluster.remove_node(node, allow_graceful=False)
-        for process in below:
-            try:
-                os.kill(process, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        kill(below)
 
     def node_of(self, directory: Path, nodes: list[Any]) -> Any:
         """The node that trains there."""
@@ -67,6 +65,31 @@ class RayNodes:
         while process > 1 and process not in raylets:
             process = parent(process)
         return raylets[process]
+
+
+def started(start: Callable[[], Any]) -> Any:
+    """Ray gives a node thirty seconds to begin, which on a busy machine are not always enough; then once more."""
+    for attempts_left in (2, 1, 0):
+        before = children()
+        try:
+            return start()
+        except Exception as error:  # Ray's own is of no other kind
+            if not attempts_left or "timed out during startup" not in str(error):
+                raise
+            for process in children() - before:
+                kill([process, *descendants(process)])
+    raise AssertionError
+
+
+def kill(processes: Iterable[int]) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+def children() -> set[int]:
+    """Of this process: each node of the cluster is one, with its own below it."""
+    return {process for process in descendants(os.getpid()) if parent(process) == os.getpid()}
 
 
 def descendants(process: int) -> list[int]:
@@ -85,8 +108,11 @@ def descendants(process: int) -> list[int]:
 
 @pytest.fixture
 def ray_nodes() -> Iterator[RayNodes]:
+    import ray
+
     made = RayNodes()
     yield made
+    ray.shutdown()  # of a sweep that has failed: its cluster could not be ended
     made.cluster.shutdown()
 
 

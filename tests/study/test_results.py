@@ -387,8 +387,8 @@ def test_the_readme_keeps_all_but_its_part(tmp_path: Path, carebn) -> None:
     for _ in range(2):  # the second time changes nothing
         assert carebn(*words, "--readme", readme).code == 0
         text = readme.read_text()
-        assert text.startswith(f"before\n{BEGIN}\n[![Learning curves: Hopper-v4")
-        assert "](docs/r/Hopper-v4-td3-102500.svg)](docs/r.md)" in text
+        picture = '<a href="docs/r.md"><img src="docs/r/Hopper-v4-td3-102500.svg" '
+        assert text.startswith(f"before\n{BEGIN}\n{picture}")
         assert text.endswith(f"{END}\nafter\n")
         assert "old" not in text
     assert (tmp_path / "docs" / "r" / "page.html").exists()
@@ -421,6 +421,14 @@ def test_mistakes_are_one_sentence(tmp_path: Path, case: str, sentence: str, car
     assert said.code == 1
     assert sentence in said.err
     assert said.err.count("\n") == 1
+
+
+def test_guessed_hours_say_so(tmp_path: Path, said_of) -> None:
+    for name in PENDULUM.names:
+        write_planned_run(tmp_path / "runs", PENDULUM, name, 0)
+    text, _ = said_of(tmp_path / "runs")
+    assert "Hours of tasks without runs are guessed:" in text
+    assert "–: there is no run yet to tell the speed." in text
 
 
 # --- the picture ------------------------------------------------------------------------------------------------------

@@ -12,8 +12,9 @@ from carebn.paper.own import SPARSITY
 from carebn.paper.records import Cell
 from carebn.study.cells import Budget, belongs, config_of
 from carebn.study.evidence.gather import CellRuns, Gathered
-from carebn.study.evidence.measured import spikes_of
+from carebn.study.evidence.measured import Firing, firing_of
 from carebn.study.report.figures import study_figure
+from carebn.study.report.terminal import tables_of
 from carebn.study.views.studies import view_of
 from carebn.training.files import sha256
 
@@ -38,26 +39,41 @@ def test_its_runs_are_told_apart() -> None:
 
 def test_spikes_are_read_from_what_was_counted(tmp_path: Path) -> None:
     run: Any = SimpleNamespace(directory=tmp_path)
-    assert spikes_of(run) is None
+    assert firing_of(run) is None
     (tmp_path / "policy.safetensors").write_bytes(b"policy")
     network = {
-        "synapses": [{"name": "encoder → layer 1", "sender_spikes": 10.5}, {"name": "layer 1 → output population",
-                     "sender_spikes": 4.0}, {"name": "output population → itself", "sender_spikes": 2.0}],
-        "overhead": [{"name": "membranes"}, {"name": "output population → decoder", "sender_spikes": 3.0}],
+        "synapses": [{"name": "encoder → layer 1", "sender_spikes": 10.5, "sender_rate": 0.2},
+                     {"name": "layer 1 → output population", "sender_spikes": 4.0, "sender_rate": 0.08},
+                     {"name": "output population → itself", "sender_spikes": 2.0, "sender_rate": 0.4}],
+        "overhead": [{"name": "membranes"},
+                     {"name": "output population → decoder", "sender_spikes": 3.0, "sender_rate": 0.5}],
     }  # fmt: skip
     (tmp_path / "energy.json").write_text(json.dumps({"policy": sha256(b"policy"), "network": network}))
-    assert spikes_of(run) == 17.5
+    assert firing_of(run) == Firing(17.5, {"encoder": 0.2, "layer 1": 0.08, "output population": 0.5})
     (tmp_path / "energy.json").write_text(json.dumps({"policy": sha256(b"policy"), "network": {}}))
     with pytest.raises(ValueError, match="make it anew"):
-        spikes_of(run)
+        firing_of(run)
+
+
+def _counted(seed: int, spikes: float, final: float) -> tuple[Any, Firing]:
+    run = SimpleNamespace(seed=seed, returns=[0.0, final])
+    return run, Firing(spikes, {"encoder": 0.176, "layer 1": spikes / 10_000})
+
+
+def _gathered() -> Gathered:
+    free, _, b, c, _ = SPARSITY.rows
+    firing = {
+        (free, "Hopper-v4"): [_counted(1, 1000.0, 3200.0), _counted(0, 900.0, 3000.0)],
+        (b, "Hopper-v4"): [_counted(0, 300.0, 2500.0)],
+        (c, "Hopper-v4"): [_counted(0, 200.0, 900.0)],
+    }
+    cells = {(row, env): CellRuns() for row in SPARSITY.rows for env in SPARSITY.envs}
+    return Gathered(SPARSITY, SPARSITY.envs, cells, [], firing=firing)
 
 
 def test_its_figure() -> None:
     free, a, b, c, _ = SPARSITY.rows
-    spikes = {(free, "Hopper-v4"): [(900.0, 3000.0), (1000.0, 3200.0)], (b, "Hopper-v4"): [(300.0, 2500.0)],
-              (c, "Hopper-v4"): [(200.0, 900.0)]}  # fmt: skip
-    cells = {(row, env): CellRuns() for row in SPARSITY.rows for env in SPARSITY.envs}
-    view = view_of(Gathered(SPARSITY, SPARSITY.envs, cells, [], spikes=spikes))
+    view = view_of(_gathered())
     (panel,) = view.panels
     assert (panel.title, panel.x_label, panel.y_label) == ("Hopper-v4", "spikes per decision", "final return")
     assert panel.missing == [a.label]
@@ -70,3 +86,24 @@ def test_its_figure() -> None:
         (c.label, [200.0]),
     ]
     assert len(study_figure(view).axes[0].lines) == 4
+
+
+def test_every_run_is_in_its_table() -> None:
+    view = view_of(_gathered())
+    assert view.populations == ["encoder", "layer 1"]
+    assert [row.cells(view.populations) for row in view.firing][:3] == [
+        ["0", "3000", "900", "17.6 %", "9.0 %"],
+        ["1", "3200", "1000", "17.6 %", "10.0 %"],
+        ["0", "2500", "300", "17.6 %", "3.0 %"],
+    ]
+    _, table = tables_of(view)
+    assert table.row_count == 4
+    assert [column.header for column in table.columns] == [
+        "",
+        "",
+        "seed",
+        "final return",
+        "spikes",
+        "encoder",
+        "layer 1",
+    ]

@@ -15,7 +15,7 @@ from test_resume import contents
 
 import carebn
 from carebn.algorithm import find_algorithm
-from carebn.training import Run, TrainConfig
+from carebn.training import Run, TrainConfig, seeds
 from carebn.training.checkpoint import CheckpointStore
 from carebn.training.config import OUTSIDE
 from carebn.training.record import read_rows
@@ -104,6 +104,26 @@ def test_every_transition_is_of_one_episode_and_ends_with_its_true_last_observat
     assert ended > 4
     assert len(set(rows["obs"][:4, 1])) == 4  # from four seeds
     assert (rows["action"] != 0).any()  # as they were chosen, whatever the environment made of them
+
+
+def test_the_replay_holds_what_environments_give_that_are_stepped_by_hand(tmp_path: Path) -> None:
+    run = Run(small(tmp_path, env_id="InvertedDoublePendulum-v4", num_envs=3, total_timesteps=150, seed=4))
+    run.train()
+    rows = run.replay.rows(0, 150)
+    ended = 0
+    for place in range(3):
+        env, number = gym.make("InvertedDoublePendulum-v4"), place
+        obs, _ = env.reset(seed=seeds.number(4, seeds.EPISODES, number))
+        for index in range(place, 150, 3):
+            next_obs, reward, terminated, truncated, _ = env.step(rows["action"][index])
+            assert np.array_equal(rows["obs"][index], np.float32(obs))
+            assert np.array_equal(rows["next_obs"][index], np.float32(next_obs))
+            assert (rows["reward"][index], bool(rows["terminated"][index])) == (np.float32(reward), terminated)
+            obs = next_obs
+            if terminated or truncated:
+                ended, number = ended + 1, number + 3
+                obs, _ = env.reset(seed=seeds.number(4, seeds.EPISODES, number))
+    assert ended > 10
 
 
 @BOTH

@@ -191,6 +191,7 @@ def test_a_space_is_data_from_words_or_files(tmp_path: Path) -> None:
     ("words", "sentence"),
     [
         ((), "there is nothing to search"),
+        (("gamma=0.9:0.99", "gamma=0.5,0.6"), "--search names gamma twice"),
         (("gamma",), "--search wants an option and its values"),
         (("gama=0.9:1",), "unknown option to search 'gama': did you mean 'gamma'"),
         (("seed=0:5",), "seed cannot be searched: all trials share it"),
@@ -260,6 +261,33 @@ def test_a_tuning_that_is_killed_goes_on_and_training_takes_its_result(
     assert "this run is complete" in carebn("train", "--config", "whole/best.json", "--run-dir", "tuned", "--quiet").out
     said = carebn("train", "--config", "whole/best.json", "--run-dir", "tuned", "--gamma", "0.5")
     assert "holds a run with another configuration: gamma" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("--search gamma=0.9:0.99 --gamma 0.9", "gamma is searched, so --gamma would have no effect"),
+        ("--search batch-size=4,8", "batch_size is searched, so --batch-size would have no effect"),
+        (
+            "--search algo_options.noise_clip=0:1 --algo-options noise_clip=0.3",
+            "algo_options.noise_clip is searched, so --algo-options noise_clip=… would have no effect",
+        ),
+    ],
+)
+def test_an_option_that_is_both_fixed_and_searched_is_one_sentence(
+    words: str, sentence: str, carebn: Callable[..., Said], tmp_path: Path
+) -> None:
+    said = carebn("tune", *WORDS, *words.split(), "--run-dir", "tuning")
+    assert said.code == 1
+    assert said.err == f"carebn: {sentence}; leave out one of the two\n"
+    assert not (tmp_path / "tuning").exists()
+
+
+def test_what_is_searched_may_stand_in_a_file_of_options(carebn: Callable[..., Said], tmp_path: Path) -> None:
+    (tmp_path / "options.json").write_text('{"gamma": 0.9}')
+    words = ["--config", "options.json", "--search", "gamma=0.5:0.6", "--trials", "1", "--workers", "1"]
+    assert carebn("tune", *WORDS, *words, "--run-dir", "tuning").code == 0
+    assert json.loads((tmp_path / "tuning" / TRIALS).read_text())[0]["values"]["gamma"] < 0.7
 
 
 def test_the_command_line_wins_over_a_file_of_options(carebn: Callable[..., Said], tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_the_interval_is_that_of_the_mean_of_ten_episodes() -> None:
     rng = np.random.default_rng(1)
     returns = rng.normal(100, 10, 400)
     low, high = interval(list(returns))
-    half = 2.576 * returns.std() / np.sqrt(10)
+    half = 3.891 * returns.std() / np.sqrt(10)
     assert low == pytest.approx(returns.mean() - half, abs=1)
     assert high == pytest.approx(returns.mean() + half, abs=1)
     assert interval([5.0]) == (5.0, 5.0)

@@ -13,7 +13,7 @@ from carebn.algorithm.standardised import StandardisedAgent
 from carebn.algorithm.td3 import TD3, ProxyTD3, TD3Options
 from carebn.errors import unknown_name
 
-# By the names that --algo takes; those of your own may be added from a module that --import names.
+#: Algorithms by the names that ``--algo`` takes; those of your own may be added from a module that --import names.
 ALGORITHMS: dict[str, Algorithm] = {
     "td3": td3.RECORD,
     "ddpg": ddpg.RECORD,
@@ -23,6 +23,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 def find_algorithm(name: str) -> Algorithm:
+    """The record of the algorithm of that name; an unknown one is a ValueError that names the others."""
     if name not in ALGORITHMS:
         raise ValueError(unknown_name("algorithm", name, ALGORITHMS))
     return ALGORITHMS[name]

@@ -16,6 +16,7 @@ from carebn.network.inference import FastActor, moving_statistics
 from carebn.norm import Norm, recalibrate
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
+#: All that learning changes in an agent, modules and optimisers, by the names that checkpoints have for them.
 Parts = dict[str, nn.Module | torch.optim.Optimizer]
 
 
@@ -36,9 +37,13 @@ class Agent(Protocol):
         """Exact moving statistics from replay, if the method asks for it; says whether it did."""
         ...
 
-    def state_dict(self) -> dict[str, Tensor]: ...
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that learning has changed, copied."""
+        ...
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None: ...
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Put back what ``state_dict`` gave: learning goes on exactly there."""
+        ...
 
 
 def frozen_copy(network: AnyModule) -> AnyModule:

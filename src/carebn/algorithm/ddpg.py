@@ -18,7 +18,7 @@ from carebn.network import Actor, Critic
 
 @dataclass(frozen=True)
 class DDPGOptions:
-    """The paper's table of DDPG parameters."""
+    """Options of DDPG; the defaults are the paper's Table 7."""
 
     actor_learning_rate: float = 1e-4
     critic_learning_rate: float = 1e-3
@@ -34,6 +34,8 @@ class DDPGOptions:
 
 
 class DDPG(ActorCriticWithTargetActor):
+    """The DDPG agent: an actor, a critic and a slow copy of each; ``update`` is one training step."""
+
     def __init__(self, actor: Actor, critic: Critic, options: DDPGOptions) -> None:
         super().__init__(actor, critic, options)
         self.options, self.critic = options, critic

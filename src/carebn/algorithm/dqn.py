@@ -19,7 +19,7 @@ from carebn.norm import polyak_
 
 @dataclass(frozen=True)
 class DQNOptions:
-    """The paper's table of DQN parameters."""
+    """Options of DQN; the defaults are the paper's Table 6."""
 
     learning_rate: float = 1e-4
     batch_size: int = 128
@@ -35,6 +35,8 @@ class DQNOptions:
 
 
 class DQN(BaseAgent):
+    """The DQN agent: a Q-network and its target copy; ``update`` is one training step."""
+
     def __init__(self, q_network: QNetwork, actions: int, options: DQNOptions) -> None:
         super().__init__(q_network, options.recalibration_batches, options.batch_size)
         self.options = options
@@ -48,6 +50,7 @@ class DQN(BaseAgent):
 
     @property
     def epsilon(self) -> float:
+        """Share of random actions after the updates so far."""
         options = self.options
         done = min(1.0, self.updates / options.epsilon_decay_steps)
         return options.start_epsilon + done * (options.end_epsilon - options.start_epsilon)

@@ -39,6 +39,8 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Algorithm:
+    """What the rest of the package may know of an algorithm: its options, how it is built, what it can do."""
+
     options: type[Any]  # a dataclass; fields that ``carebn train`` has too are its options, others go by --algo-options
     build: Callable[[Setup], Agent]
     discrete: bool = False  # whether it chooses among discrete actions; else its actions are numbers within bounds

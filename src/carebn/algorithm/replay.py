@@ -14,10 +14,12 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Batch(NamedTuple):
-    obs: Tensor
-    action: Tensor
-    reward: Tensor
-    next_obs: Tensor
+    """Transitions that were drawn from replay: B rows each."""
+
+    obs: Tensor  # [B, obs_dim]
+    action: Tensor  # [B, action_dim], or [B] of whole numbers
+    reward: Tensor  # [B]
+    next_obs: Tensor  # [B, obs_dim]
     terminated: Tensor  # 1.0 where the episode truly ended; a time limit does not count
 
 

@@ -22,7 +22,7 @@ LOG_STD_RANGE = (-20.0, 2.0)
 
 @dataclass(frozen=True)
 class SACOptions:
-    """The paper's table of SAC parameters."""
+    """Options of SAC; the defaults are the paper's Table 9."""
 
     actor_learning_rate: float = 3e-4
     critic_learning_rate: float = 3e-4
@@ -58,6 +58,7 @@ class GaussianPolicy(nn.Module):
         self.log_std = log_std_network(obs_dim, actor.bounds.middle.numel(), hidden)
 
     def sample(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Actions [B, action_dim] for ``obs`` and standard normal ``noise`` of that shape; log-probabilities [B]."""
         log_std = self.log_std(obs).clamp(*LOG_STD_RANGE)
         u = self.actor.potential(obs) + log_std.exp() * noise
         # log N(u) minus the logarithm of the slope of reach·tanh; the slope 1 − tanh² in a form that cannot underflow
@@ -67,6 +68,8 @@ class GaussianPolicy(nn.Module):
 
 
 class SAC(ActorCritic):
+    """The SAC agent: a random policy, two critics with slow copies, a temperature; ``update`` is one training step."""
+
     def __init__(self, policy: GaussianPolicy, critic: TwinCritic, options: SACOptions) -> None:
         super().__init__(policy.actor, options.recalibration_batches, options.batch_size)
         self.options = options

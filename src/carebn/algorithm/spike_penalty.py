@@ -10,6 +10,7 @@ so that λ finds its order of magnitude, which is the critic's, and a population
 is part of the agent's state. A target of 1 holds always: nothing is charged.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -35,7 +36,7 @@ class SpikePenalty(nn.Module):
             raise ValueError(f"{len(populations)} populations need as many penalties, or as many target rates")
         self.names = list(populations)
         self._fixed = torch.tensor(penalty, dtype=torch.float64) if penalty else None
-        self._target = torch.tensor(target, dtype=torch.float64) if target else None
+        self._target = tuple(target)
         if target:
             start = torch.full((len(target),), START, dtype=torch.float64).log()
             self.register_buffer("log_penalty", start)
@@ -52,10 +53,10 @@ class SpikePenalty(nn.Module):
         assert self._heard is not None
         rates, self._heard = self._heard.rates, None
         now = rates.detach().double().cpu()
-        penalty = self._charge(now)
+        penalty = self._charge(now.tolist()) if self._fixed is None else self._fixed
         self._told = {RATE + name: rate for name, rate in zip(self.names, now, strict=True)}
-        if self._target is not None:
-            charged = zip(self.names, penalty, self._target.tolist(), strict=True)
+        if self._target:
+            charged = zip(self.names, penalty, self._target, strict=True)
             self._told |= {CHARGED + name: each for name, each, target in charged if target < 1}
         return rates @ penalty.to(rates)
 
@@ -63,12 +64,13 @@ class SpikePenalty(nn.Module):
         """Firing rates of the last update, and what was charged for them where that is found on the way."""
         return self._told
 
-    def _charge(self, rates: Tensor) -> Tensor:
-        if self._target is None:
-            assert self._fixed is not None
-            return self._fixed
-        excess = ((rates - self._target) / self._target).clamp(-1, 1)
-        charged: Tensor = self.log_penalty.exp() * (0.5 + excess / (2 * BAND)).clamp(0, 1)
-        low, high = torch.tensor(RANGE, dtype=torch.float64).log()
-        self.log_penalty.add_(STEP * excess).clamp_(low, high)
-        return torch.where(self._target < 1, charged, 0.0)
+    def _charge(self, rates: list[float]) -> Tensor:
+        """In Python's numbers: for a handful of them, torch would take longer than counting the spikes."""
+        low, high = map(math.log, RANGE)
+        charged, logs = [], []
+        for rate, target, log in zip(rates, self._target, self.log_penalty.tolist(), strict=True):
+            excess = min(max((rate - target) / target, -1.0), 1.0)
+            charged.append(math.exp(log) * min(max(0.5 + excess / (2 * BAND), 0.0), 1.0) if target < 1 else 0.0)
+            logs.append(min(max(log + STEP * excess, low), high))
+        self.log_penalty.copy_(torch.tensor(logs, dtype=torch.float64))
+        return torch.tensor(charged, dtype=torch.float64)

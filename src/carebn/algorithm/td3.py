@@ -18,7 +18,7 @@ from carebn.network import Actor, TwinCritic
 
 @dataclass(frozen=True)
 class TD3Options:
-    """The paper's table of TD3 parameters."""
+    """Options of TD3; the defaults are the paper's Table 8."""
 
     actor_learning_rate: float = 3e-4
     critic_learning_rate: float = 3e-4
@@ -37,6 +37,8 @@ class TD3Options:
 
 
 class TD3(ActorCriticWithTargetActor):
+    """The TD3 agent: an actor, two critics and a slow copy of each; ``update`` is one training step."""
+
     def __init__(self, actor: Actor, critic: TwinCritic, options: TD3Options) -> None:
         super().__init__(actor, critic, options)
         self.options, self.critic = options, critic

@@ -14,7 +14,7 @@ from carebn.commands.consent import Consent
 from carebn.conversion import Converted
 from carebn.limits import check_episodes
 from carebn.measure.bill import PAPER_NJ, as_json
-from carebn.measure.crossing import compare
+from carebn.measure.crossing import compare, too_small
 from carebn.measure.energy import Count, counterpart
 from carebn.measure.energy_report import crossings, figure, table, verdict
 from carebn.measure.prices import PRICES, Words
@@ -31,6 +31,8 @@ from carebn.training.files import as_json as json_bytes
 from carebn.training.files import sha256, write_atomically
 from carebn.training.policy import Which, load
 from carebn.training.policy_file import NAME as POLICY
+
+NO_MEMORY = "--sram says nothing of an ordinary network: the list with memory compares a spiking policy with others"
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,16 @@ def run(config: Config) -> int:
         env.close()
     env_id = policy.config.env_id
     if result.cut:
-        told = cut_short(result, env_id, "--max-steps", asked_to_cut(config.max_steps, policy.config.eval_max_steps))
+        told: str | None = cut_short(
+            result, env_id, "--max-steps", asked_to_cut(config.max_steps, policy.config.eval_max_steps)
+        )
         errors.print(f"warning: {told}", highlight=False, soft_wrap=True)
     network = policy.network
     spiking = isinstance(network, (SpikingActor, SpikingQNetwork, Converted))
+    if config.sram is not None:
+        told = too_small(count, words, config.sram) if spiking else NO_MEMORY
+        if told:
+            errors.print(f"warning: {told}", highlight=False, soft_wrap=True)
     bill, ann = count.bill(), counterpart(network) if spiking else None
     compared = compare(count, words, config.sram) if spiking else None
     own, others = (PRICES, PRICES) if compared is None else (compared.spiking, compared.ann)

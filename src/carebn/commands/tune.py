@@ -16,6 +16,7 @@ from carebn.show.outputs import writable_directory
 from carebn.show.terminal import print_table, terminal
 from carebn.training import TrainConfig
 from carebn.training.files import as_json
+from carebn.training.identity import named_options
 from carebn.training.lock import lock
 from carebn.training.own_code import register
 
@@ -61,7 +62,11 @@ DEFAULTS = {**train.DEFAULTS, "run_dir": "tuning/ and a name made from the confi
 
 
 def resumed(config: Tune, words: list[str]) -> Tune:
-    """With what a file of options says."""
+    """With what a file of options says, unless the command line names or searches it."""
+    from carebn.tuning.space import check_not_fixed, described_space
+
+    searched = described_space(config.search, config.space)
+    check_not_fixed(searched, named_options(words), config.algo_options)
     found = with_file(config, words)
     return replace(config, **{f.name: getattr(found, f.name) for f in fields(found)})
 

@@ -22,7 +22,11 @@ LARGEST_BATCH = 100_000
 
 @dataclass(frozen=True)
 class Conversion:
-    """What a converted network depends on, besides the network and the observations."""
+    """What a converted network depends on, besides the network and the observations.
+
+    ``rule`` is ``ltb`` (local threshold balancing) or ``max`` (each neuron's largest activation), ``time_steps`` the
+    simulation steps of one decision, ``residual`` what is carried from one decision to the next.
+    """
 
     rule: str = "ltb"  # local threshold balancing, or each neuron's largest activation
     time_steps: int = 100

@@ -361,7 +361,7 @@ def _details(written: Any, to: str, options: Options) -> list[str]:
         lines = [line.strip() for line in integer_c.bound_lines(written)]
         if to == "c":
             flash, ram = c_export.memory(integer_c.to_c(written, options.prefix, options.blob))
-            lines.append(f"flash {flash:,} bytes of constants, RAM {ram:,} bytes")
+            lines.append(f"flash {flash:,} bytes of constants, RAM {ram:,} bytes, without gaps between arrays")
         return lines
     return options.limits.lines(written, options.bias == "neuron") if options.limits != NO_LIMITS else []
 

@@ -158,7 +158,8 @@ def _comment(policy: IntegerPolicy, prefix: str, code: str, blob: bool) -> str:
         f"time steps: {policy.time_steps} per decision",
         f"numbers: {policy.weights} weights; all else int32, or int64 where a sum asks for it. No floating point",
         f"flash: {flash:,} bytes of constants, and the code" + (", and the weights, which are loaded" if blob else ""),
-        f"RAM: {ram:,} bytes of static memory; the stack: compile with -fstack-usage",
+        f"RAM: {ram:,} bytes of static memory, and the gaps that a compiler leaves between arrays (size tells)",
+        "stack: compile with -fstack-usage",
         "",
         *bound_lines(policy),
         "",
@@ -230,7 +231,7 @@ def _code(policy: IntegerPolicy, prefix: str, blob: Blob | None) -> Iterator[str
         yield encoder_code(policy)
     values = policy.fields is None
     for i, (stage, bound) in enumerate(zip(policy.stages, policy.bounds, strict=True), 1):
-        yield product_code(i, stage, values)
+        yield product_code(i, stage, bound, values)
         yield neuron_code(i, stage, bound, values)
         values = stage.kind == "relu"
     yield policy_code(policy, _declaration(policy, name), None if blob is None else CODES["NOT_LOADED"][0])

@@ -32,8 +32,7 @@ def buffer_code(policy: IntegerPolicy) -> str:
     lines = []
     if policy.fields is not None:
         neurons = len(policy.fields.edges)
-        kind = "uint8_t" if len(policy.fields.trains) < 256 else "uint16_t"
-        lines += [f"static {kind} train[{neurons}];", f"static uint8_t signal_0[{neurons}];"]
+        lines += [f"static {_train_type(policy)} train[{neurons}];", f"static uint8_t signal_0[{neurons}];"]
     else:
         lines += [f"static int32_t signal_0[{policy.obs_dim}];"]
     shared, values = 0, policy.fields is None
@@ -55,6 +54,11 @@ def buffer_code(policy: IntegerPolicy) -> str:
     return "\n".join(lines) + "\n\n"
 
 
+def _train_type(policy: IntegerPolicy) -> str:
+    assert policy.fields is not None
+    return "uint8_t" if len(policy.fields.trains) < 256 else "uint16_t"
+
+
 def encoder_code(policy: IntegerPolicy) -> str:
     assert policy.fields is not None
     neurons, edges = policy.fields.edges.shape
@@ -68,7 +72,7 @@ def encoder_code(policy: IntegerPolicy) -> str:
                 int middle = (passed + last) / 2;
                 if (observation[i] > edges[n][middle]) passed = middle + 1; else last = middle;
             }}
-            train[n] = passed < {edges} - passed ? passed : {edges} - passed;
+            train[n] = ({_train_type(policy)})(passed < {edges} - passed ? passed : {edges} - passed);
         }}
     }}
 }}
@@ -76,8 +80,9 @@ def encoder_code(policy: IntegerPolicy) -> str:
 """
 
 
-def product_code(i: int, stage: Stage, values: bool) -> str:
-    sums, factor = (f"sum_{i}", f"(int64_t)signal_{i - 1}[j] * ") if values else ("sum", "")
+def product_code(i: int, stage: Stage, bound: Bounds32, values: bool) -> str:
+    wide = "(int64_t)" if bound.sum > LARGEST else ""
+    sums, factor = (f"sum_{i}", f"{wide}signal_{i - 1}[j] * ") if values else ("sum", "")
     return f"""static void product_{i}(void)
 {{
     for (int f = 0; f < {stage.outputs}; f++) {sums}[f] = 0;
@@ -105,7 +110,7 @@ def neuron_code(i: int, stage: Stage, bound: Bounds32, values: bool) -> str:
     current = f"(int32_t)({current})" if wide or values else current
     lines = [f"int32_t current = {current} + bias_{i}[{'t' if len(stage.bias) > 1 else 0}][f];"]
     if stage.kind == "relu":
-        lines.append(f"signal_{i}[f] = current < 0 ? 0 : current > 32767 ? 32767 : current;")
+        lines.append(f"signal_{i}[f] = (int16_t)(current < 0 ? 0 : current > 32767 ? 32767 : current);")
     else:
         if stage.kind == "clif":
             lines.append(f"current_{i}[f] = {_decayed(f'current_{i}[f]', stage.current_decay, bound)} + current;")
@@ -165,13 +170,16 @@ def policy_code(policy: IntegerPolicy, declaration: str, not_loaded: int | None)
         lines.append("product_1();")
     lines.append("for (int t = 0; t < STEPS; t++) {")
     if policy.fields is not None:
-        lines.append(f"    for (int n = 0; n < {len(policy.fields.edges)}; n++) signal_0[n] = trains[train[n]][t];")
+        lines.append(
+            f"    for (int n = 0; n < {len(policy.fields.edges)}; n++) signal_0[n] = (uint8_t)trains[train[n]][t];"
+        )
     for i, stage in enumerate(policy.stages, 1):
         if i > 1 or policy.fields is not None:
             lines.append(f"    product_{i}();")
         per_step = len(stage.bias) > 1 or len(stage.multiplier) > 1
         lines.append(f"    layer_{i}({'t' if per_step else ''});")
-    last, final = len(policy.stages), "int64_t" if policy.stages[-1].kind == "relu" else "int32_t"
+    last, (sums, _) = len(policy.stages), reading.largest(policy.largest_inputs[-1])
+    final = "int64_t" if sums > LARGEST else "int32_t"
     share = " * readout_share[t]" if (reading.share != 1).any() else ""
     factor = f"({final})signal_{last}[f] * " if policy.stages[-1].kind == "relu" else ""
     if far:

@@ -40,6 +40,8 @@ def _switch(network: nn.Module, mode: bool) -> None:
 
 
 class CaReActor(Actor):  # type: ignore[misc,unused-ignore]
+    """CrossQ's actor with a CaReBN in place of every BatchRenorm."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         replace_renorm(self)
@@ -49,6 +51,8 @@ class CaReActor(Actor):  # type: ignore[misc,unused-ignore]
 
 
 class CaReCritic(CrossQCritic):  # type: ignore[misc,unused-ignore]
+    """CrossQ's critics with a CaReBN in place of every BatchRenorm."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         replace_renorm(self)

@@ -102,10 +102,9 @@ class Explanation(list[tuple[str, str, str]]):
 def explain(network: nn.Module, obs: Tensor) -> Explanation:
     """Which path each part of the network takes for these observations, and why it is not a faster one.
 
-    ``stack``  all layers at once on packed spikes    ``layer``  one layer, product to spikes
-    ``scan``   a neuron over time                      ``act``    acting: a whole actor in one call
-    ``pure``   plain torch operations                  ``parts``  layer by layer: see the rows of its layers
-    ``module``  acting by the module itself
+    - ``stack``: all layers at once on packed spikes; ``layer``: one layer, product to spikes
+    - ``scan``: a neuron over time; ``act``: acting, a whole actor in one call; ``module``: acting by the module itself
+    - ``pure``: plain torch operations; ``parts``: layer by layer, see the rows of its layers
 
     A copy of the network is run, in the mode that it is in, so that no statistics move. Inside
     ``firing_rates(network)`` a row more tells what counts the spikes: the stack its bits, or torch, by means.

@@ -164,9 +164,10 @@ class _Stack(torch.autograd.Function):
         KERNELS["packed_count"](
             SINGLE, steps=steps, batch=batch, columns=columns, size=spikes.size, spikes=spikes.bits, counts=counts
         )
-        ctx.layers, ctx.memories, ctx.shape = layers, memories, (steps, batch)
-        # What the backward pass reads again: autograd refuses if it has changed by then.
-        ctx.save_for_backward(*(t for layer in layers for t in (layer.weight, getattr(layer.norm, "weight", None))))
+        if keep:
+            ctx.layers, ctx.memories, ctx.shape = layers, memories, (steps, batch)
+            # What the backward pass reads again: autograd refuses if it has changed by then.
+            ctx.save_for_backward(*(t for layer in layers for t in (layer.weight, getattr(layer.norm, "weight", None))))
         counts = counts[:, : spikes.features].contiguous()
         if not counted:
             return counts
@@ -221,8 +222,12 @@ def spike_counts(
     for layer in layers:
         parameters += layer.weight, layer.bias, *(getattr(layer.norm, name, None) for name in ("weight", "bias"))
     keep = torch.is_grad_enabled() and any(p is not None and p.requires_grad for p in (stimulation, *parameters))
-    counted = listener is not None
-    result: Any = apply(_Stack, stimulation, steps, threshold, subtract, layers, keep, counted, *parameters)
+    given: Any = stimulation, steps, threshold, subtract, layers, keep, listener is not None, *parameters
+    if keep:
+        result: Any = apply(_Stack, *given)
+    else:  # nobody asks for a gradient
+        with torch.no_grad():
+            result = _Stack.forward(None, *given)
     if listener is None:
         counts: Tensor = result
         return counts

@@ -67,6 +67,22 @@ def compare(count: Count, words: Words | None = None, kibibytes: float | None = 
     return Comparisons(spiking, of_ann, quantised, (words.weight, activation), rows)
 
 
+def too_small(count: Count, words: Words, kibibytes: float) -> str | None:
+    """What a memory of this size would not hold, as a sentence; None if it holds all that is compared."""
+    network = count.network
+    own, ordinary = spiking_size(network), ann_size(*shape(network))
+    need = {
+        f"the policy's {words.weight}-bit weights": own.weights * words.weight,
+        f"its {words.state}-bit membranes": (own.states + own.activations) * words.state,
+        f"the quantised ANN's {words.weight}-bit weights": ordinary.weights * words.weight,
+        "the ANN's 32-bit weights": ordinary.weights * 32,
+    }
+    over = [f"{what} ({bits / 8192:.1f} KiB)" for what, bits in need.items() if bits > kibibytes * 8192]
+    if not over:
+        return None
+    return f"a memory of {kibibytes:g} KiB (--sram) does not hold {', '.join(over)}; its price is counted all the same"
+
+
 def _row(name: str, other: str, prices: Prices, bills: tuple[Bill, Bill, Bill], ordinary: float) -> Comparison:
     none, all_, own = (bill.nanojoule(prices) for bill in bills)
     if not all_ > none:

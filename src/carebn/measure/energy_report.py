@@ -70,7 +70,7 @@ def table(title: str, bill: Bill, ann: Bill | None, env_id: str, compared: Compa
     if ann is not None and compared is not None:
         weight, activation = compared.bits
         cells = _energies([*ann.synapses, *ann.overhead], compared.quantised)
-        name = f"ANN quantised ({weight}-bit weights, {activation}-bit activations), all"
+        name = f"ANN quantised to {weight} and {activation} bits"
         result.add_row(name, "", "", "", *_operations(ann.all), *empty, *cells, end_section=True)
     if env_id in PAPER_NJ:
         ordinary, spiking = PAPER_NJ[env_id]

@@ -9,7 +9,9 @@ from carebn.network.intralayer import IntralayerSpikingLayer, PopulationConnecti
 from carebn.network.layer import SpikingLayer
 from carebn.network.qnetwork import ANNQNetwork, SpikingQNetwork
 
+#: What decides actions that are numbers: ``actor(obs: [B, obs_dim]) → [B, action_dim]``.
 Actor = SpikingActor | ANNActor
+#: What gives a value to each of several actions: ``network(obs: [B, obs_dim]) → [B, actions]``.
 QNetwork = SpikingQNetwork | ANNQNetwork
 
 __all__ = [

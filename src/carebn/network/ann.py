@@ -46,8 +46,9 @@ def relu_layers(body: nn.Module) -> list[tuple[nn.Linear, nn.Module | None]]:
 
 
 class ANNActor(nn.Module):
-    """Linear → [norm] → ReLU for each hidden size, then Linear → tanh → [low, high], on the raw observation.
+    """The ordinary policy: ``actor(obs: [B, obs_dim]) → actions [B, action_dim]`` within ``low`` and ``high``.
 
+    Linear → [norm] → ReLU for each hidden size, then Linear → tanh → [low, high], on the raw observation.
     A norm starts at γ = 1, β = 0; there is none on the output.
     """
 

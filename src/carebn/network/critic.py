@@ -93,7 +93,7 @@ class TwinCritic(nn.Module):
 
     The first layer is one product with both critics' weights side by side, the others one batched product each; the
     gradients are first derivatives only.
-    Weights start as two ``Critic``s would.
+    Weights start as those of two of ``Critic`` would.
     """
 
     def __init__(self, obs_dim: int, action_dim: int, *, hidden: Sequence[int] = (256, 256)) -> None:
@@ -108,6 +108,8 @@ class TwinCritic(nn.Module):
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:
         x = torch.cat([obs, action], -1)
+        if not torch.is_grad_enabled():
+            return _values(x, list(self.weights), list(self.biases))[0]
         values: Tensor = _TwinValues.apply(x, *self.weights, *self.biases)  # type: ignore[no-untyped-call]
         return values
 

@@ -17,10 +17,10 @@ SCALES = ("scaled", "torch")
 class PopulationDecoder(nn.Module):
     """``decoder(spikes: [T, B, outputs·population]) → [B, outputs]``; each output reads its own population only.
 
-    membrane        a non-spiking neuron sums V_t = V_{t−1} + w·S_t + b; the output is V_T
-    rate            w·(mean over t of S_t) + b: PopSAN and the authors' code
-    max-membrane    the V_t furthest from zero, with its sign: an ablation of ILC-SAN
-    mean-membrane   the mean of V_t over t: another
+    - ``membrane``: a non-spiking neuron sums V_t = V_{t−1} + w·S_t + b; the output is V_T
+    - ``rate``: w·(mean over t of S_t) + b: PopSAN and the authors' code
+    - ``max-membrane``: the V_t furthest from zero, with its sign: an ablation of ILC-SAN
+    - ``mean-membrane``: the mean of V_t over t: another
 
     ``init="scaled"``: the weights and bias of a membrane start at 1/T of the usual scale, so that its first output
     equals that of the rate; ``"torch"``: at the usual scale, as in ILC-SAN.
@@ -66,7 +66,10 @@ class PopulationDecoder(nn.Module):
             if self.readout == "mean-membrane":
                 return potentials.mean(0)
             return potentials.gather(0, potentials.detach().abs().argmax(0, keepdim=True))[0]
-        return self.read(spikes.sum(0), steps)
+        counts = spikes.sum(0)
+        if is_asked(self):  # of the counts, so that the gradient stays the same at every step
+            answer(counts.mean() / steps)
+        return self.read(counts, steps)
 
     @property
     def reads_counts(self) -> bool:

@@ -62,10 +62,10 @@ class PopulationEncoder(nn.Module):
     widths. The excitation A drives soft-reset integrate-and-fire neurons: V = V + A; spike if V > 0.999; V = V − spike.
     The gradient of every spike with respect to A is taken as one.
 
-    coding        ``deterministic``: those neurons; ``poisson``: a spike with probability A at every step;
-                  ``analogue``: A itself, the same at every step, given as [1, B, N]
-    observation   ``tanh``, ``zscore`` (running standardisation, see ``ZScore``) or ``raw``
-    reset         what a spike subtracts: ``spike`` (1, the paper) or ``threshold`` (0.999, PopSAN and authors' code)
+    - ``coding``: ``deterministic``, those neurons; ``poisson``, a spike with probability A at every step;
+      ``analogue``, A itself, the same at every step, given as [1, B, N]
+    - ``observation``: ``tanh``, ``zscore`` (running standardisation, see ``ZScore``) or ``raw``
+    - ``reset``: what a spike subtracts, ``spike`` (1, the paper) or ``threshold`` (0.999, PopSAN and authors' code)
     """
 
     def __init__(

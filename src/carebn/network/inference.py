@@ -4,15 +4,14 @@ import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from operator import is_
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from carebn.introspection import hooks_of, not_dense, same_code
+from carebn.introspection import Noted, not_dense
 from carebn.kernels import act
 from carebn.kernels.catalogue import KERNELS
 from carebn.kernels.fused import constants, neuron_fields
@@ -20,7 +19,7 @@ from carebn.kernels.plans import LayerPlan, NotForKernelsError
 from carebn.kernels.pool import NOT_FINITE
 from carebn.kernels.tables import Filled
 from carebn.norm import Norm
-from carebn.router import acting_code, is_plain_batch_norm, moving_map, plan_acting, why_not_here
+from carebn.router import is_plain_batch_norm, moving_map, plan_acting, why_not_here
 
 SINGLE = torch.float32
 NOBODY = (0, 0, 0, 0)  # the header of a layer's table: threads look at the actor's
@@ -43,86 +42,12 @@ def moving_statistics(norms: list[Norm]) -> Iterator[None]:
                 norm.training = mode
 
 
-class _Seen(NamedTuple):
-    """A module as it was when the plan was made."""
-
-    module: nn.Module
-    kind: type
-    own: dict[str, Any]  # its attributes: the dictionary itself
-    values: tuple[Any, ...]
-    children: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, module: nn.Module) -> "_Seen":
-        own = vars(module)
-        return cls(module, type(module), own, tuple(own.values()), tuple(own["_modules"].values()))
-
-
-class _Place(NamedTuple):
-    """A tensor, and where and how it lay; or that there was none."""
-
-    held: dict[str, Any]
-    name: str
-    tensor: Tensor | None
-    kind: type
-    address: int
-    shape: torch.Size | None
-
-    @classmethod
-    def of(cls, held: dict[str, Any], name: str) -> "_Place":
-        t = held[name]
-        address, shape = (0, None) if t is None else (t.data_ptr(), t.shape)
-        return cls(held, name, t, type(t), address, shape)
-
-
-def _same_memory(places: list[_Place]) -> bool:
-    """Written out, as the next one: asked at every action, and calls cost more than what they ask."""
-    for held, name, t, kind, address, shape in places:
-        if held.get(name) is not t:
-            return False
-        if t is not None and (
-            t.data_ptr() != address
-            or t.shape != shape
-            or t.dtype is not SINGLE
-            or not t.is_contiguous()
-            or t.is_neg()
-            or type(t) is not kind
-        ):
-            return False
-    return True
-
-
-def _same_modules(noted: list[_Seen]) -> bool:
-    for module, kind, own, values, children in noted:
-        now = own["_modules"]
-        if (
-            type(module) is not kind
-            or len(own) != len(values)
-            or not all(map(is_, own.values(), values))
-            or len(now) != len(children)
-            or not all(map(is_, now.values(), children))
-        ):
-            return False
-    return True
-
-
 class _Plan:
     """An actor as the kernel reads it. Nothing in it changes, so several threads may use it at once."""
 
     def __init__(self, actor: Any, layers: list[LayerPlan]) -> None:
         encoder, decoder, bounds = actor.encoder, actor.decoder, actor.bounds
-        self._seen = [_Seen.of(module) for module in actor.modules()]
-        self._hooks = [hooks for module in actor.modules() for hooks in hooks_of(module)]
-        self._code = acting_code(actor)
-        self._places = [
-            _Place.of(held, name)
-            for module in actor.modules()
-            for held in (module._parameters, module._buffers, vars(module))
-            for name, t in held.items()
-            if (t is None and held is not vars(module)) or (isinstance(t, Tensor) and t.dtype is SINGLE)
-        ]
-        surrogates = [layer.neuron.surrogate for layer in actor.layers]
-        self._surrogates = [(surrogate, type(surrogate)) for surrogate in surrogates]
+        self._noted = Noted(actor.modules())
         self._belongs = decoder.belongs.detach().numpy()
         self._populations = self._belongs.tobytes()
         self._layers = layers
@@ -146,14 +71,8 @@ class _Plan:
 
     def holds(self) -> bool:
         """Whether the actor is still, in every part, what it was. Training changes numbers in place, which is none."""
-        return (
-            _same_memory(self._places)
-            and self._belongs.tobytes() == self._populations  # no version counts what changes through .data
-            and all(type(surrogate) is kind for surrogate, kind in self._surrogates)
-            and _same_modules(self._seen)
-            and not any(self._hooks)
-            and same_code(self._code)
-        )
+        # no version counts what changes through .data
+        return self._belongs.tobytes() == self._populations and self._noted.holds()
 
     def run(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         x = torch.from_numpy(obs)

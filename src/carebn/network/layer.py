@@ -17,7 +17,11 @@ from carebn.router import plan_layer
 
 @stands_for("layer", "forward", "linear norm neuron time_steps")
 class SpikingLayer(nn.Module):
-    """``layer(x: [T, B, in]) → spikes [T, B, out]``; an input of shape [1, B, in] is constant over ``time_steps``."""
+    """Linear → norm → neuron: ``layer(x: [T, B, in]) → spikes [T, B, out]``, all T steps at once.
+
+    An input of shape [1, B, in] is constant over ``time_steps``. ``norm`` and ``neuron`` are names in ``NORMS`` and
+    ``NEURONS``; ``norm_options`` go to the normaliser.
+    """
 
     def __init__(
         self,

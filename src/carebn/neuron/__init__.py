@@ -9,12 +9,14 @@ from carebn.neuron.dn import DN, DNAuthors, DNState
 from carebn.neuron.lif import CLIF, LIF, CLIFState, LIFState
 from carebn.neuron.surrogate import Rectangle, Sigmoid, Surrogate, Tanh, Triangle
 
+#: Slopes that stand for the derivative of a spike, by the names that ``--surrogate`` takes.
 SURROGATES: dict[str, Callable[[], Surrogate]] = {
     "rectangle": Rectangle,
     "triangle": Triangle,
     "sigmoid": Sigmoid,
     "tanh": Tanh,
 }
+#: Neurons by the names that ``--neuron`` takes; those of your own may be added.
 NEURONS: dict[str, Callable[..., Neuron]] = {
     "lif": LIF,
     "clif": CLIF,

@@ -15,6 +15,8 @@ AUTHORS_MAX_STEPS = 8
 
 
 class DNState(NamedTuple):
+    """What a dynamic neuron remembers from one step to the next, each of the shape of its input, ``[B, F]``."""
+
     c: Tensor  # synaptic current
     v: Tensor  # membrane potential, not yet reset
     u: Tensor  # resistance
@@ -23,7 +25,9 @@ class DNState(NamedTuple):
 
 @stands_for("neuron", "step initial_state scan forward kernel_spec", "v_threshold surrogate")
 class DN(Neuron):
-    """C = λ_c·C + x;  V = V·(1 − S) + θ_r·S;  U = U + θ_s·S;
+    """The dynamic neuron of MDC-SAN: ``neuron(x: [T, B, F]) → spikes [T, B, F]``, zeros and ones.
+
+    C = λ_c·C + x;  V = V·(1 − S) + θ_r·S;  U = U + θ_s·S;
     V ← V + (V² − V − U + C);  U ← U + (θ_v·V − θ_u·U), both from the values before;  S = 1 if V > V_th.
     """
 

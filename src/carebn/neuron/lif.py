@@ -13,17 +13,24 @@ from carebn.neuron.surrogate import Surrogate
 
 
 class LIFState(NamedTuple):
+    """What a LIF neuron remembers from one step to the next, each of the shape of its input, ``[B, F]``."""
+
     v: Tensor  # membrane potential after the reset
 
 
 class CLIFState(NamedTuple):
+    """What a CLIF neuron remembers from one step to the next, each of the shape of its input, ``[B, F]``."""
+
     c: Tensor  # synaptic current
     v: Tensor  # membrane potential after the reset
 
 
 @stands_for("neuron", "step initial_state scan forward kernel_spec", "v_threshold surrogate")
 class LIF(Neuron):
-    """H = λ·V + C;  S = 1 if H > V_th;  V = H·(1 − S)."""
+    """Leaky integrate-and-fire: ``neuron(x: [T, B, F]) → spikes [T, B, F]``, zeros and ones.
+
+    H = λ·V + x;  S = 1 if H > V_th;  V = H·(1 − S): the potential V leaks by λ (``decay``), and a spike resets it to 0.
+    """
 
     def __init__(self, v_threshold: float = 0.5, decay: float = 0.75, surrogate: Surrogate | None = None) -> None:
         super().__init__(v_threshold, surrogate)
@@ -46,7 +53,11 @@ class LIF(Neuron):
 
 @stands_for("neuron", "step initial_state scan forward kernel_spec", "v_threshold surrogate")
 class CLIF(Neuron):
-    """C = λ_c·C + x;  H = λ·V + C;  S = 1 if H > V_th;  V = H·(1 − S). A spike leaves the current alone."""
+    """LIF whose input goes through a decaying current: ``neuron(x: [T, B, F]) → spikes [T, B, F]``, zeros and ones.
+
+    C = λ_c·C + x;  H = λ·V + C;  S = 1 if H > V_th;  V = H·(1 − S). A spike resets the potential V to 0 and leaves the
+    current C alone.
+    """
 
     def __init__(
         self,

@@ -36,7 +36,10 @@ class _Spike(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Surrogate:
-    """``size`` is a half-width for rectangle and triangle, a steepness for sigmoid and tanh."""
+    """A spike, 1 where x > 0 else 0, with a slope in place of its derivative: ``surrogate(x) → spikes``, same shape.
+
+    ``size`` is a half-width for rectangle and triangle, a steepness for sigmoid and tanh.
+    """
 
     size: float
     kernel_number: ClassVar[int] = -1  # in the compiled scans, for those that these know
@@ -55,7 +58,7 @@ class Surrogate:
 @stands_for("surrogate", "slope kernel_number")
 @dataclass(frozen=True)
 class Rectangle(Surrogate):
-    """1/(2ω) where |x| ≤ ω; the paper's."""
+    """``1/(2ω) where |x| ≤ ω``, with ω the size; the paper's."""
 
     size: float = 0.5
     kernel_number: ClassVar[int] = scan.RECTANGLE
@@ -67,7 +70,7 @@ class Rectangle(Surrogate):
 @stands_for("surrogate", "slope kernel_number")
 @dataclass(frozen=True)
 class Triangle(Surrogate):
-    """(1 − |x|/ω)/ω where |x| ≤ ω."""
+    """``(1 − |x|/ω)/ω where |x| ≤ ω``, with ω the size."""
 
     size: float = 1.0
     kernel_number: ClassVar[int] = scan.TRIANGLE

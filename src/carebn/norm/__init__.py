@@ -19,6 +19,7 @@ from carebn.norm.tdbn import TDBN
 from carebn.norm.tebn import TEBN
 from carebn.norm.torch_norm import TorchNorm
 
+#: Normalisers by the names that ``make_norm`` and the networks take; those of your own may be added.
 NORMS: dict[str, Callable[..., nn.Module]] = {
     "care": CaReBN,
     "ca": CaBN,
@@ -31,6 +32,7 @@ NORMS: dict[str, Callable[..., nn.Module]] = {
     "none": NoNorm,
 }
 
+#: Where γ and β start: as each normaliser's authors publish, or all as CaRe-BN.
 INITS = ("own", "care")
 
 

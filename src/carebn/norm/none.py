@@ -7,6 +7,6 @@ from carebn.introspection import stands_for
 
 @stands_for("no norm", "forward")
 class NoNorm(nn.Identity):
-    """Passes its input on."""
+    """No normaliser: passes an input of any shape on as it is."""
 
     recalibrates = False

@@ -80,16 +80,24 @@ def train_cell(order: Order, on_start: Callable[[subprocess.Popen[bytes]], None]
         finally:
             process.wait()
         said.seek(0)
-        lines = said.read().decode(errors="replace").strip().splitlines()
-    state = STATES.get(process.returncode, "died")
+        return outcome_of(process.returncode, last_line(said.read()))
+
+
+def last_line(said: bytes) -> str:
+    return "".join(said.decode(errors="replace").strip().splitlines()[-1:])
+
+
+def outcome_of(code: int, last_words: str) -> Outcome:
+    """What an exit code of the child means."""
+    state = STATES.get(code, "died")
     if state == "died":
-        how = "ran out of memory" if process.returncode == OUT_OF_MEMORY else f"exit code {process.returncode}"
-        if process.returncode < 0:
-            how = f"killed by {signal.Signals(-process.returncode).name}"
-        elif process.returncode == 128 + signal.SIGTERM:
+        how = "ran out of memory" if code == OUT_OF_MEMORY else f"exit code {code}"
+        if code < 0:
+            how = f"killed by {signal.Signals(-code).name}"
+        elif code == 128 + signal.SIGTERM:
             how = "stopped by SIGTERM"  # it has saved itself, if it had begun
         return Outcome("died", how)
-    return Outcome(state, lines[-1] if lines and state == "failed" else "")
+    return Outcome(state, last_words if state == "failed" else "")
 
 
 def _sees(witness: Path) -> bool:
@@ -148,18 +156,31 @@ def ask_to_stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _listen_to_parent() -> None:
-    for line in sys.stdin.buffer:
-        if line == STOP:
-            interrupt_main()
+    with open(0, "rb", buffering=0, closefd=False) as parent:
+        for line in parent:
+            if line == STOP:
+                interrupt_main()
     # The other end is closed: the parent is done with us, or dead.
     os._exit(FAILED)  # nothing is lost: the run resumes from its checkpoint
 
 
-def main() -> int:
+def main_until_stopped(line: bytes | None = None) -> int:
+    """The child, and the code that it ends with; ``line`` is its order, where that has been read already."""
+    try:
+        code = _main(line)
+    except KeyboardInterrupt:  # before training had begun
+        code = INTERRUPTED
+    sys.stderr.flush()
+    return code
+
+
+def _main(line: bytes | None) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell starts in the background
     if END_IS_NEAR is not None:
         signal.signal(END_IS_NEAR, _as_asked_to_end)
-    line = sys.stdin.buffer.readline()
+    if line is None:
+        with open(0, "rb", buffering=0, closefd=False) as parent:
+            line = parent.readline()
     if line == STOP:
         return INTERRUPTED
     order = json.loads(line)
@@ -195,9 +216,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        code = main()
-    except KeyboardInterrupt:  # before training had begun
-        code = INTERRUPTED
-    sys.stderr.flush()
-    os._exit(code)  # at once, without waiting for libraries' threads: everything is on disk
+    os._exit(main_until_stopped())  # at once, without waiting for libraries' threads: everything is on disk

@@ -17,16 +17,20 @@ MAX_STEPS = 108_000  # of an episode without a limit of its own: half an hour of
 
 
 class Evaluation(NamedTuple):
+    """What noise-free episodes gave: the return and the steps of each, and how many were cut."""
+
     returns: list[float]
     lengths: list[int]
     cut: int = 0  # episodes that were ended at the most steps allowed
 
     @property
     def mean(self) -> float:
+        """Of the returns."""
         return float(np.mean(self.returns))
 
     @property
     def std(self) -> float:
+        """Standard deviation of the returns."""
         return float(np.std(self.returns))
 
 

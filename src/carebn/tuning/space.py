@@ -3,7 +3,7 @@
 import json
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 from carebn.errors import LONGEST, unknown_name
 from carebn.reading import parse_object, read_file
 from carebn.training.config import OUTSIDE, TrainConfig
+from carebn.training.defaults import flag
 
 OWN = "algo_options."  # begins the name of an option that one algorithm alone has
 FIXED = {*OUTSIDE, "env_id", "import_modules", "env_kwargs", "wrappers", "algo_options", "seed", "threads", "device",
@@ -53,12 +54,7 @@ def tunable() -> set[str]:
 
 def space_of(words: Sequence[str], file: Path | None, base: TrainConfig) -> Space:
     """From the command line and a file, whose options it may replace; every end and choice is tried on ``base``."""
-    described: dict[str, Any] = {} if file is None else read_space(file)
-    for word in words:
-        name, equals, values = word.partition("=")
-        if not equals or not values:
-            raise ValueError(f"--search wants an option and its values, {AS}, got {word!r}")
-        described[name.strip().replace("-", "_")] = _described(word, values)
+    described = described_space(words, file)
     if not described:
         raise ValueError(f"there is nothing to search: give --search {AS[3:]}, or --space FILE")
     space = {name: _part(name, about) for name, about in described.items()}
@@ -69,6 +65,28 @@ def space_of(words: Sequence[str], file: Path | None, base: TrainConfig) -> Spac
             except ValueError as error:
                 raise ValueError(f"the search space has {name} = {_short(value)}: {error}") from error
     return space
+
+
+def described_space(words: Sequence[str], file: Path | None) -> dict[str, Any]:
+    """What is said of each option that is searched, not yet understood."""
+    said: dict[str, Any] = {}
+    for word in words:
+        name, equals, values = word.partition("=")
+        if not equals or not values:
+            raise ValueError(f"--search wants an option and its values, {AS}, got {word!r}")
+        name = name.strip().replace("-", "_")
+        if name in said:
+            raise ValueError(f"--search names {name} twice; give all of its values at once")
+        said[name] = _described(word, values)
+    return said if file is None else read_space(file) | said
+
+
+def check_not_fixed(searched: Collection[str], named: Collection[str], algo_options: Collection[str]) -> None:
+    """Refuse what a command line both fixes and searches: one of the two would be lost without a word."""
+    both = [name for name in searched if name in named or (name.startswith(OWN) and name[len(OWN) :] in algo_options)]
+    if both:
+        option = f"--algo-options {both[0][len(OWN) :]}=…" if both[0].startswith(OWN) else flag(both[0])
+        raise ValueError(f"{both[0]} is searched, so {option} would have no effect; leave out one of the two")
 
 
 def read_space(path: Path) -> dict[str, Any]:

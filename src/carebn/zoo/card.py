@@ -113,8 +113,8 @@ def _introduction(run_dir: Path, config: TrainConfig, record: Record, trust: Tru
     ]
     if few > 1:
         lines += [
-            f"{100 * measured['confidence']:g} % interval of the mean of {few} episodes: **{_score(measured['low'])} to "
-            f"{_score(measured['high'])}**.",
+            f"{100 * measured['confidence']:g} % interval of the mean of {few} episodes: "
+            f"**{_score(measured['low'])} to {_score(measured['high'])}**.",
         ]
     if measured["cut"]:
         lines.append(f"{measured['cut']} of the episodes were cut, because they had no end.")

@@ -25,8 +25,8 @@ from carebn.training.policy import Policy
 
 FIRST_SEED = 1_000_000  # as carebn evaluate plays them
 USUAL = 10  # episodes of carebn evaluate
-# Wide, because a card is looked at on other processors, as it is and exported: rounding there makes other episodes of the
-# same seeds, and one look in a hundred must not contradict it.
+# Wide, because a card is looked at on other processors, as it is and exported: rounding there makes other episodes of
+# the same seeds, and one look in a hundred must not contradict it.
 CONFIDENCE = 0.9999
 DRAWS = 200_000
 COUNTED = 3  # episodes that spikes are counted in, as carebn energy does

@@ -3,12 +3,15 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from carebn.paper.records import Row, Study
 from carebn.study.cells import Budget, belongs, conversion_steps, lacks_method
-from carebn.study.evidence.measured import Distribution, Measured, energy_of, spikes_of
+from carebn.study.evidence.measured import Distribution, Firing, Measured, energy_of, firing_of
 from carebn.study.evidence.runs import RunRecord
 from carebn.study.evidence.scores import SCORES
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Gathered:
     problems: list[str]  # a sentence each
     measured: Measured = field(default_factory=Measured)
     energies: dict[tuple[Row, str], list[float]] = field(default_factory=dict)  # nJ per decision, one per seed
-    spikes: dict[tuple[Row, str], list[tuple[float, float]]] = field(default_factory=dict)  # with the final return
+    firing: dict[tuple[Row, str], list[tuple[RunRecord, Firing]]] = field(default_factory=dict)
 
     def cell(self, row: Row, env_id: str) -> CellRuns:
         return self.cells.get((row, env_id), CellRuns())
@@ -119,33 +122,33 @@ def gather(
             cells[row, env_id] = cell
     problems += [_mixed(budgets, places) for budgets, places in mixed.items()]
     shown = study.envs if envs is None else tuple(env for env in study.envs if env in envs)
-    energies, spikes = {}, {}
+    energies, firing = {}, {}
     if study.kind == "energy":
         counted = _counted(cells, problems, energy_of)
-        energies = {place: [energy for energy, _ in found] for place, found in counted.items()}
+        energies = {place: [energy for _, energy in found] for place, found in counted.items()}
     elif study.kind == "sparsity":
-        spikes = _counted(cells, problems, spikes_of)
+        firing = _counted(cells, problems, firing_of)
     problems += _unmeasured(study, cells)
-    return Gathered(study, shown, cells, problems, measured or Measured(), energies, spikes)
+    return Gathered(study, shown, cells, problems, measured or Measured(), energies, firing)
 
 
 def _counted(
-    cells: dict[tuple[Row, str], CellRuns], problems: list[str], of: Callable[[RunRecord], float | None]
-) -> dict[tuple[Row, str], list[tuple[float, float]]]:
-    """What ``carebn energy`` counted of complete runs, and their final returns; ``problems`` tells of the others."""
-    found: dict[tuple[Row, str], list[tuple[float, float]]] = defaultdict(list)
+    cells: dict[tuple[Row, str], CellRuns], problems: list[str], of: Callable[[RunRecord], Found | None]
+) -> dict[tuple[Row, str], list[tuple[RunRecord, Found]]]:
+    """What ``carebn energy`` counted of complete runs; ``problems`` tells of the others."""
+    found: dict[tuple[Row, str], list[tuple[RunRecord, Found]]] = defaultdict(list)
     uncounted = 0
     for place, cell in cells.items():
         for run in cell.complete:
             try:
-                number = of(run)
+                counted = of(run)
             except ValueError as error:
                 problems.append(str(error))
                 continue
-            if number is None:
+            if counted is None:
                 uncounted += 1
             else:
-                found[place].append((number, SCORES["final"].of(run)))
+                found[place].append((run, counted))
     if uncounted:
         all_ = sum(len(cell.complete) for cell in cells.values())
         problems.append(f"{uncounted} of {all_} runs have no energy.json: carebn energy RUN makes it")

@@ -7,7 +7,7 @@ measured over several methods or runs in the directory that holds the runs, unde
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from carebn.reading import read_file, read_object
 from carebn.study.evidence.runs import RunRecord, holding_runs
@@ -52,6 +52,13 @@ class Distribution:
     least: list[Moment]
 
 
+class Firing(NamedTuple):
+    """Of one run's policy, counted by ``carebn energy``."""
+
+    spikes: float  # per decision, encoder and output population included
+    rates: dict[str, float]  # share of neurons and steps with a spike, by population
+
+
 @dataclass(frozen=True)
 class Measured:
     costs: Costs | None = None
@@ -81,18 +88,20 @@ def whole_energy_of(run: RunRecord) -> float | None:
     return _counted(run, lambda network: float(network["total"]["nanojoule"]["paper"]))
 
 
-def spikes_of(run: RunRecord) -> float | None:
-    """Spikes per decision of the run's policy, encoder and output population included; None if nobody counted."""
+def firing_of(run: RunRecord) -> Firing | None:
+    """How often the neurons of the run's policy fire; None if nobody counted."""
 
-    def added(network: Any) -> float:
-        items = [*network["synapses"], *network["overhead"]]
+    def added(network: Any) -> Firing:
+        items = [item for item in (*network["synapses"], *network["overhead"]) if "sender_spikes" in item]
         # what a population sends to itself, it sends to the next one too
-        return sum(float(i["sender_spikes"]) for i in items if "sender_spikes" in i and "itself" not in i["name"])
+        senders = {str(i["name"]).split(" → ")[0]: i for i in items if "itself" not in i["name"]}
+        spikes = sum(float(item["sender_spikes"]) for item in senders.values())
+        return Firing(spikes, {name: float(item["sender_rate"]) for name, item in senders.items()})
 
     return _counted(run, added)
 
 
-def _counted(run: RunRecord, of: Callable[[Any], float]) -> float | None:
+def _counted(run: RunRecord, of: Callable[[Any], Found]) -> Found | None:
     """Of a run that is kept for its numbers alone, without its policy, the count is taken at its word."""
     path, policy = run.directory / ENERGY_FILE, run.directory / "policy.safetensors"
     if not path.exists():

@@ -57,6 +57,9 @@ def _view(view: View) -> list[str]:
         blocks += [f"{view.bar_label}:", _bars(view.bars)]
     else:
         blocks += [_panel(panel) for panel in view.panels]
+    if view.firing:
+        rows = [[row.env, row.label, *row.cells(view.populations)] for row in view.firing]
+        blocks.append(grid(["", "", "seed", "final return", "spikes per decision", *view.populations], rows, 2))
     return [*blocks, *map(safe, view.problems)]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from html import escape
 
 from carebn.paper.facts import STEPS
 from carebn.study.claims import FEWEST_SEEDS, NOT_SUPPORTED, OPEN, RULE, SUPPORTED, Statistic
@@ -54,13 +55,17 @@ def render_results(results: Results, pictures: str) -> str:
 
 
 def render_headline(results: Results, pictures: str, page: str) -> str:
-    """The part of the README: a picture, a number, and the verdicts in a sentence."""
+    """The part of the README: a picture that takes half of a line, a number, and the verdicts in a sentence."""
     best = results.headline
     blocks = []
     if best is not None:
-        alt = f"Learning curves: {best.task.title}"
-        blocks.append(f"[![{alt}]({pictures}/{best.task.file}.svg)]({page})")
-        blocks.append(f"{_final_returns(best)} {_tally(results)}")
+        picture, alt = f"{pictures}/{best.task.file}.svg", f"Learning curves: {best.task.title}"
+        blocks.append(f'<a href="{escape(page)}"><img src="{escape(picture)}" width="48%" alt="{escape(alt)}"></a>')
+        share = f"{100 * best.task.budget.total_timesteps / STEPS:.2g} % of the paper's budget"
+        blocks.append(
+            f"Final return on {best.task.env_id} after {best.task.budget} ({share}), interquartile mean over seeds "
+            f"with its 95 % interval: {_told_returns(best)}. {_tally(results)}"
+        )
     else:
         blocks.append(f"There is no complete run of the plan yet. {_tally(results)}")
     blocks[-1] += f" [Every claim, every seed, every curve]({page})."
@@ -78,24 +83,31 @@ def _summary(results: Results) -> str:
 def _tally(results: Results) -> str:
     tally, number = results.tally(), len(results.judged)
     return (
-        f"Of {number} claims of the paper, {tally[SUPPORTED]} are supported by our runs, {tally[NOT_SUPPORTED]} are "
-        f"not, and {tally[OPEN]} are open at these budgets."
+        f"Of {number} claims of the paper, {_are(tally[SUPPORTED])} supported by our runs, "
+        f"{_are(tally[NOT_SUPPORTED])} not, and {_are(tally[OPEN])} open at these budgets."
     )
+
+
+def _are(number: int) -> str:
+    return "1 is" if number == 1 else f"{number} are"
 
 
 def _final_returns(result: TaskResult) -> str:
     """The honest number: of the final policy, not of the best on the way."""
-    samples = {sample.name: (sample.iqm, len(sample.by_seed)) for sample in result.samples["final"]}
-    told = [
-        f"{LABELS[name]} {_estimate(*samples[name])}, {_seeds(samples[name][1])}"
-        for name in HEADLINE
-        if name in samples
-    ]
     share = f"{result.task.budget.total_timesteps / STEPS:.2g} of the paper's budget"
     return (
         f"On {result.task.env_id} after {result.task.budget} ({share}), the final return is, as interquartile mean "
-        f"over seeds with its 95 % interval (from {TELLS} seeds on): {'; '.join(told)}. The return of a run is the "
-        f"mean of ten episodes; over hundreds some of these policies fall, as the cards of the zoo tell."
+        f"over seeds with its 95 % interval (from {TELLS} seeds on): {_told_returns(result)}. The return of a run is "
+        f"the mean of ten episodes; over hundreds some of these policies fall, as the cards of the zoo tell."
+    )
+
+
+def _told_returns(result: TaskResult) -> str:
+    samples = {sample.name: (sample.iqm, len(sample.by_seed)) for sample in result.samples["final"]}
+    return "; ".join(
+        f"{LABELS[name]} {_estimate(*samples[name])}, {_seeds(samples[name][1])}"
+        for name in HEADLINE
+        if name in samples
     )
 
 
@@ -344,7 +356,7 @@ def _missing(results: Results) -> list[str]:
         f"{planned - sum(one.missing for one in found)} of {planned} planned runs are complete. Missing are:",
         grid(["task", "planned", "complete", "missing", "of these begun"], rows),
         *([undecided] if few else []),
-        _fold("Commands that make them (SEED counts from 0; add --run-dir to say where)", f"```\n{commands}\n```"),
+        _fold("Commands that make them (SEED counts from 0; add --run-dir to say where)", f"```sh\n{commands}\n```"),
     ]
 
 
@@ -367,15 +379,19 @@ def _full(results: Results) -> list[str]:
         ]
         for budget in results.budgets
     ]
+    notes = []
+    if any(budget.guessed for budget in results.budgets):
+        notes.append(
+            "Hours of tasks without runs are guessed: a method is taken to be as fast as it was with the same "
+            "algorithm on other tasks, or else as other networks of its kind were. A larger robot may take longer."
+        )
+    if any(budget.hours is None for budget in results.budgets):
+        notes.append(f"{MISSING}: there is no run yet to tell the speed.")
     return [
         f"Hours of one core for the methods above with five seeds and the paper's {STEPS:,} steps, at the median "
         "speed (`timing.jsonl`) of the runs here, which shared their machine with other work:",
-        grid(["task", "runs", "hours"], rows)
-        + (
-            f"\n\n{MISSING}: there is no run yet to tell the speed."
-            if any(b.hours is None for b in results.budgets)
-            else ""
-        ),
+        grid(["task", "runs", "hours"], rows),
+        "\n\n".join(notes),
         "`carebn study run main --scale 1` makes all of the paper's Table 1, `carebn study run main --scale 1 --envs "
         "Hopper --seeds 5` one task of it; `--dry-run` says how long that takes on the machine at hand.",
     ]

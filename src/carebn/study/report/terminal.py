@@ -12,13 +12,14 @@ from carebn.study.numbers import MISSING, spelled, with_spread
 from carebn.study.views.parts import Number, Table, TableRow, View
 
 SEEDS_TOLD = "in brackets the number of seeds"
+FIRING_TOLD = "Every run: its last evaluation, spikes per decision, and firing rates, as carebn energy counted them"
 
 
 def tables_of(view: View) -> list[Grid]:
     """All that is shown of a study."""
     first = GRIDS.get(view.study.kind, _returns_grid)(view)
     overall = _overall_grid(view) if view.study.kind not in GRIDS else None
-    return [first] if overall is None else [first, overall]
+    return [grid for grid in (first, overall, _firing_grid(view)) if grid is not None]
 
 
 def _returns_grid(view: View) -> Grid:
@@ -64,6 +65,20 @@ def _overall_grid(view: View) -> Grid | None:
         if any(value != MISSING for value in values):
             grid.add_row(row.row.label, *values)
     return grid if grid.row_count else None
+
+
+def _firing_grid(view: View) -> Grid | None:
+    """Every run whose spikes were counted; None where there is none."""
+    if not view.firing:
+        return None
+    grid = Grid(title=FIRING_TOLD, title_justify="left")
+    for column in ("", ""):
+        grid.add_column(column, no_wrap=True)
+    for column in ("seed", "final return", "spikes", *view.populations):
+        grid.add_column(column, justify="right")
+    for row in view.firing:
+        grid.add_row(short(row.env), row.label, *row.cells(view.populations))
+    return grid
 
 
 def _variance_grid(view: View) -> Grid:

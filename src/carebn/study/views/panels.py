@@ -8,6 +8,7 @@ from statistics import fmean
 
 from carebn.study.evidence.gather import Gathered
 from carebn.study.evidence.runs import RunRecord
+from carebn.study.evidence.scores import SCORES
 from carebn.study.views.comparison import mean_of_each
 from carebn.study.views.curves import (
     Curve,
@@ -94,11 +95,11 @@ def sparsity_panels(gathered: Gathered) -> list[Panel]:
     for env in gathered.envs:
         points, missing = [], []
         for row in (row for row in gathered.study.rows if env in gathered.envs_of(row)):
-            found = gathered.spikes.get((row, env))
+            found = gathered.firing.get((row, env))
             if found:
-                spikes = fmean(number for number, _ in found)
+                spikes = fmean(firing.spikes for _, firing in found)
                 # every run at the same place, so that their returns are averaged as those of a curve are
-                dot = mean_curve([([spikes], [score]) for _, score in found], POINTS)
+                dot = mean_curve([([spikes], [SCORES["final"].of(run)]) for run, _ in found], POINTS)
                 assert dot is not None
                 points.append((row.label, dot))
             else:

@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple
 
 from carebn.paper.facts import STEPS as PAPER_STEPS
 from carebn.paper.records import Published, Row, Study
-from carebn.study.evidence.measured import Distribution
-from carebn.study.numbers import per_cent
+from carebn.study.evidence.measured import Distribution, Firing
+from carebn.study.numbers import per_cent, spelled
 from carebn.study.views.comparison import Comparison
 from carebn.study.views.curves import Curve
 
@@ -101,6 +101,22 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class FiringRow:
+    """One run: what its last policy returned, and how often its neurons fired."""
+
+    env: str
+    label: str
+    seed: int
+    final: float
+    firing: Firing
+
+    def cells(self, populations: list[str]) -> list[str]:
+        rates = [self.firing.rates.get(name) for name in populations]
+        told = ["" if rate is None else f"{spelled(100 * rate, 1)} %" for rate in rates]
+        return [f"{self.seed}", spelled(self.final), spelled(self.firing.spikes, 0), *told]
+
+
+@dataclass(frozen=True)
 class View:
     """All numbers of a study. What the paper prints (``shows``) is one of table, bars and panels; a figure of returns
     has a table of them as well."""
@@ -117,6 +133,7 @@ class View:
     bar_label: str = ""
     panels: list[Panel] = field(default_factory=list)
     distributions: dict[Row, Distribution] = field(default_factory=dict)
+    firing: list[FiringRow] = field(default_factory=list)
 
     @property
     def shows(self) -> Literal["table", "bars", "panels"]:
@@ -124,6 +141,11 @@ class View:
         if self.study.kind in ("returns", "cost", "energy"):
             return "table"
         return "bars" if self.study.kind in ("relative-variance", "normalised-maximum") else "panels"
+
+    @property
+    def populations(self) -> list[str]:
+        """Of all rows of ``firing``, from the encoder on."""
+        return list(dict.fromkeys(name for row in self.firing for name in row.firing.rates))
 
     @property
     def reduced(self) -> bool:

@@ -20,7 +20,7 @@ from carebn.study.views.panels import (
     wasserstein_panels,
 )
 from carebn.study.views.parts import Absent, Bar, Panel, Table, View
-from carebn.study.views.tables import cost_table, energy_table, maximum_bars, returns_table, variance_bars
+from carebn.study.views.tables import cost_table, energy_table, firing_rows, maximum_bars, returns_table, variance_bars
 
 # By the kind of a study. Those without an entry under OWN_TABLES have a table of returns.
 OWN_TABLES: dict[str, Callable[[Gathered, str], Table] | None] = {
@@ -85,6 +85,7 @@ def view_of(gathered: Gathered, score: str = "max") -> View:
         bar_label=BAR_LABELS.get(study.kind, ""),
         panels=PANELS[study.kind](gathered) if study.kind in PANELS else [],
         distributions=gathered.distributions() if study.kind == "distributions" else {},
+        firing=firing_rows(gathered),
     )
 
 

@@ -9,7 +9,7 @@ from carebn.study.evidence.gather import Gathered
 from carebn.study.evidence.scores import SCORES
 from carebn.study.evidence.statistics import mean_and_std, performance_gain, relative_variance
 from carebn.study.views.comparison import Comparison, compare
-from carebn.study.views.parts import Bar, Number, Table, TableRow
+from carebn.study.views.parts import Bar, FiringRow, Number, Table, TableRow
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 
@@ -34,6 +34,16 @@ def returns_table(gathered: Gathered, score: str) -> Table:
     name = study.summary_name
     heads = [f"{name} %", f"{name} % without IDP", "IQM / baseline"] if study.baseline is not None else []
     return Table(list(gathered.envs), heads, rows, study.decimals)
+
+
+def firing_rows(gathered: Gathered) -> list[FiringRow]:
+    """Every run whose spikes were counted, seed by seed."""
+    return [
+        FiringRow(env, row.label, run.seed, SCORES["final"].of(run), firing)
+        for env in gathered.envs
+        for row in gathered.study.rows
+        for run, firing in sorted(gathered.firing.get((row, env), []), key=lambda counted: counted[0].seed)
+    ]
 
 
 def _return(gathered: Gathered, row: Row, env: str, score: str) -> Number:
