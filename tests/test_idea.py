@@ -76,3 +76,13 @@ def test_and_what_it_concludes_holds(shown: dict[str, Any]) -> None:
     others = np.mean([layers[2] for method, layers in of.items() if method != "bn"], axis=0)
     behind = of["bn"][2] - others
     assert behind[:5].mean() > 2 * behind[-5:].mean() > 0
+
+
+def test_on_a_slower_path_the_gain_does_not_win(idea: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    slower = np.interp(np.arange(idea.STEPS), [99, 159], [0.0, 3.0])  # a twentieth of a deviation a batch, not a fifth
+    monkeypatch.setattr(idea, "truth", lambda: slower)
+    monkeypatch.setattr(idea, "BATCH", 32)
+    off = {
+        name: idea.error(idea.followed(idea.RULES[name])[0])[100:160].mean() for name in ("average, 0.5", "CaRe's gain")
+    }
+    assert off["average, 0.5"] < off["CaRe's gain"]
