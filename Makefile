@@ -100,7 +100,7 @@ CHIP_PACKAGES := gcc-arm-none-eabi libnewlib-arm-none-eabi gcc-riscv64-unknown-e
 chip-test: $(VENV)/.installed-for-tests
 	@{ command -v gcc && command -v arm-none-eabi-gcc && command -v riscv64-unknown-elf-gcc \
 		&& command -v qemu-system-arm && command -v qemu-system-riscv32; } >/dev/null \
-		|| { apt-get update -q && apt-get install -y -q gcc $(CHIP_PACKAGES); } \
+		|| { apt-get update -q && apt-get install -y -q --no-install-recommends gcc libc6-dev $(CHIP_PACKAGES); } \
 		|| { echo "make chip-test needs compilers and QEMU: install the packages gcc $(CHIP_PACKAGES)"; exit 1; }
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(RUN)/python -m chip $(CHIP)
 

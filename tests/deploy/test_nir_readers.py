@@ -12,6 +12,7 @@ from carebn.deploy.folding import fold
 from carebn.deploy.nir_export import NIRPolicy, write_nir
 from carebn.deploy.observations import observations as episodes_of
 from carebn.deploy.parity import compare, trained_values
+from carebn.deploy.quantise import quantised
 from carebn.deploy.threshold_gaps import with_centred_thresholds
 
 pytestmark = pytest.mark.slow
@@ -90,3 +91,23 @@ def test_both_neurons(reader, neuron, tmp_path):
     simulated = Simulated(tmp_path / "policy.nir", READERS[reader])
     parity = compare(unfolded_values(actor, obs), simulated.values, folded, obs, exact=False)
     assert parity.passed, str(parity)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_whole_numbers_for_a_chip_with_limits(reader, tmp_path):
+    """Integer weights, one threshold for a layer, no biases: the other libraries make the same of the file as we do."""
+    policy = load(TRAINED)
+    seen = episodes_of(TRAINED, policy, 300)
+    whole = quantised(fold(policy.network), "int8", seen.others, shared=True, with_bias=True)
+    path = tmp_path / "policy.nir"
+    write_nir(whole, path, "neuron", np.float32, "int8", True)
+    ours = NIRPolicy(path).values(seen.compared)
+    if reader == "spikingjelly":  # fires at the threshold too, where whole numbers often are: docs/chip.md
+        assert not np.allclose(Simulated(path, in_spikingjelly).values(seen.compared), ours, atol=1e-5)
+        graph = nir.read(path)
+        for name, node in graph.nodes.items():
+            if name.startswith("neurons_"):
+                node.v_threshold = node.v_threshold + 2.0**-13
+        nir.write(path, graph)
+    np.testing.assert_allclose(Simulated(path, READERS[reader]).values(seen.compared), ours, atol=1e-5)
+    assert len(np.unique(ours.round(3))) > 50, "the policy says the same to everything"
