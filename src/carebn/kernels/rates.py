@@ -29,10 +29,12 @@ class FiringRates:
         """Let the module that is called next tell the rate of its input, if it can: it has that gradient at hand."""
         self._asked, self._answer = receiver, None
 
-    def answered(self, spikes: Callable[[], Tensor]) -> Tensor:
-        """What it told, or else the mean of its input [T, B, N], which is made only then."""
+    def answered(self, spikes: Tensor | Callable[[], Tensor]) -> Tensor:
+        """What it told, or else the mean of its input [T, B, N]; as a function, that is made only then."""
         rate, self._asked, self._answer = self._answer, None, None
-        return spikes().mean() if rate is None else rate
+        if rate is not None:
+            return rate
+        return (spikes if isinstance(spikes, Tensor) else spikes()).mean()
 
     def note(self, rates: Tensor, path: str, reason: str = "") -> None:
         self._heard.append(rates)

@@ -99,12 +99,12 @@ class SpikingActor(nn.Module):
                 listener.ask(layer)
             x = layer(sent)
             if listener is not None:
-                rates.append(listener.answered(lambda sent=sent: sent))
+                rates.append(listener.answered(sent))
         if listener is not None:
             listener.ask(self.decoder)
         decoded: Tensor = self.decoder(x)
         if listener is not None:
-            listener.note(torch.stack([*rates, listener.answered(lambda: x)]), "torch", stack)
+            listener.note(torch.stack([*rates, listener.answered(x)]), "torch", stack)
         return decoded
 
     def populations(self) -> list[str]:

@@ -63,7 +63,7 @@ class SpikingQNetwork(nn.Module):
                 listener.ask(receiver)
             x = receiver(sent)
             if listener is not None and place > 0:
-                rates.append(listener.answered(lambda sent=sent: sent))
+                rates.append(listener.answered(sent))
         if listener is not None:
             listener.note(torch.stack(rates), "torch", "a Q-network runs layer by layer")
         return x
