@@ -125,7 +125,7 @@ def rltools_steps(env_id: str) -> Steps:
         env.reset(seed=0)
         return env
 
-    # What it compiled is kept under this name: that without MKL is a hundred times slower.
+    # What it compiled is kept under this name: that without MKL is many times slower.
     name = f"carebn_{env_id.split('-')[0].lower()}_{'plain' if version_of('mkl') == MISSING else 'mkl'}"
     made = TD3(
         make, interface_name=name, enable_evaluation=False, STEP_LIMIT=10**6,
