@@ -7,7 +7,7 @@
 A network hands over its own rates, whichever path it takes. Outside of the context nothing is counted.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -29,10 +29,10 @@ class FiringRates:
         """Let the module that is called next tell the rate of its input, if it can: it has that gradient at hand."""
         self._asked, self._answer = receiver, None
 
-    def answered(self, spikes: Callable[[], Tensor]) -> Tensor:
-        """What it told, or else the mean of its input [T, B, N], which is made only then."""
+    def answered(self) -> Tensor | None:
+        """What it told, if anything."""
         rate, self._asked, self._answer = self._answer, None, None
-        return spikes().mean() if rate is None else rate
+        return rate
 
     def note(self, rates: Tensor, path: str, reason: str = "") -> None:
         self._heard.append(rates)

@@ -85,19 +85,22 @@ class SpikingActor(nn.Module):
                 listener.ask(first)
             x = first(spikes, stimulation)
             if listener is not None:
-                rates.append(listener.answered(lambda: straight_through(spikes, stimulation)))
+                rate = listener.answered()
+                rates.append(straight_through(spikes, stimulation).mean() if rate is None else rate)
         for layer in rest:
             sent = x
             if listener is not None:
                 listener.ask(layer)
             x = layer(sent)
             if listener is not None:
-                rates.append(listener.answered(lambda sent=sent: sent))
+                rate = listener.answered()
+                rates.append(sent.mean() if rate is None else rate)
         if listener is not None:
             listener.ask(self.decoder)
         decoded: Tensor = self.decoder(x)
         if listener is not None:
-            listener.note(torch.stack([*rates, listener.answered(lambda: x)]), "torch", stack)
+            rate = listener.answered()
+            listener.note(torch.stack([*rates, x.mean() if rate is None else rate]), "torch", stack)
         return decoded
 
     def populations(self) -> list[str]:

@@ -62,7 +62,8 @@ class SpikingQNetwork(nn.Module):
                 listener.ask(receiver)
             x = receiver(sent)
             if listener is not None and place > 0:
-                rates.append(listener.answered(lambda sent=sent: sent))
+                rate = listener.answered()
+                rates.append(sent.mean() if rate is None else rate)
         if listener is not None:
             listener.note(torch.stack(rates), "torch", "a Q-network runs layer by layer")
         return x
