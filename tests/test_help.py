@@ -8,6 +8,7 @@ import sys
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -208,7 +209,11 @@ def test_a_run_says_what_it_begins(capsys: pytest.CaptureFixture[str], monkeypat
     told = "Pendulum-v1, td3, care-bn, clif, seed 0: 20,000 steps, in runs/a [b] c\n"
     assert capsys.readouterr() == ("", told)
     ProgressDisplay(20_000, 0, quiet=True).begun(*begun)
-    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    shell = SimpleNamespace()  # IPython in a terminal
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    ProgressDisplay(20_000, 0, quiet=False).begun(*begun)
+    assert capsys.readouterr() == ("", told)
+    shell.kernel = object()
     ProgressDisplay(20_000, 0, quiet=False).begun(*begun)
     assert capsys.readouterr() == ("", "")
 

@@ -149,7 +149,8 @@ def test_a_notebook_gets_plain_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """There stderr looks like an error; a line for each evaluation, and nothing at all if quiet."""
-    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    shell = types.SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
     pendulum(tmp_path / "loud", quiet=False, total_timesteps=25)
     said = capsys.readouterr()
     assert [line.partition(":")[0] for line in said.out.splitlines()] == ["step 20", "step 25"]

@@ -194,11 +194,14 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def called(words: list[str]) -> int:
     """The command itself, in this process."""
     argv, sys.argv = sys.argv, ["carebn", *words]
+    environment = os.environ.copy()  # the command sets some variables for all that it starts
     try:
         with pytest.raises(SystemExit) as end:
             cli.main()
     finally:
         sys.argv = argv
+        os.environ.clear()
+        os.environ.update(environment)
     return end.value.code if isinstance(end.value.code, int) else 0
 
 
@@ -207,6 +210,9 @@ def world(
     tmp_path: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[World]:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        sys, "path", list(sys.path)
+    )  # a command looks for modules in the current directory, from then on
     monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.setenv("CAREBN_ZOO", str(ROOT / "zoo"))
     modules = set(sys.modules)

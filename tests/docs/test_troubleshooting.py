@@ -85,6 +85,7 @@ def own_code(carebn: Command) -> Iterator[None]:
     """A module of the user's in the current directory."""
     Path("my_robot.py").write_text(OWN)
     before = list(sys.path)
+    sys.modules.pop("my_robot", None)
     yield
     sys.path[:] = before
     sys.modules.pop("my_robot", None)

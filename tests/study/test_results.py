@@ -308,7 +308,7 @@ def test_a_contradiction_is_said_plainly(tmp_path: Path, said_of) -> None:
         write_planned_run(tmp_path / "runs", HOPPER, "bn", seed, level=100.0)
     text = said_of(tmp_path / "runs")[0]
     assert "**Not supported.** This contradicts the paper (Table 1: +5.9 % over five tasks)" in text
-    assert "1 are not, and" in text
+    assert "1 is not, and" in text
     supported = text.split("### 4. ")[1].split("###")[0]
     assert "**Supported.**" in supported
     assert "1.00 (1.00 … 1.00)" in supported

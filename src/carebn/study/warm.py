@@ -21,7 +21,9 @@ from carebn.machine import THREAD_VARIABLES
 from carebn.study import worker
 from carebn.study.worker import FAILED, STOP, Order, Outcome
 
-CAN_FORK = sys.platform == "linux"  # elsewhere a fork is not to be had, or harms what libraries have begun
+CAN_FORK = sys.platform == "linux" and hasattr(
+    os, "fork"
+)  # elsewhere a fork is not to be had, or harms what libraries have begun
 PDEATHSIG = 1  # the number of this request in Linux's prctl
 
 
@@ -65,7 +67,6 @@ class WarmWorker:
 
 def _import_what_runs_need() -> None:
     """Also what is otherwise imported on the way: by torch's optimisers, and for the curve at the end."""
-
     import carebn.measure.observers
     import carebn.training.whole_run  # noqa: F401
 

@@ -26,6 +26,12 @@ def spelled(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days {hours % 24} h"
 
 
+def _is_notebook() -> bool:
+    """Whether this process is a notebook's kernel; that ipykernel was imported does not make it one."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
+
+
 class ProgressDisplay:
     """Step, steps per second, time left; the return of the newest evaluation, and of the best.
 
@@ -43,7 +49,7 @@ class ProgressDisplay:
     ) -> None:
         """A run that is resumed brings the newest and the best return of its evaluations so far."""
         # A notebook shows stderr as errors, and each of rich's lines as a block of its own: there plain lines will do.
-        self.notebook = "ipykernel" in sys.modules
+        self.notebook = _is_notebook()
         self.console = Console(stderr=not self.notebook, force_jupyter=False, quiet=quiet)
         self.total, self.start, self.step = total, start, start
         self.newest, self.best = newest, best
