@@ -7,7 +7,7 @@
 A network hands over its own rates, whichever path it takes. Outside of the context nothing is counted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -29,10 +29,12 @@ class FiringRates:
         """Let the module that is called next tell the rate of its input, if it can: it has that gradient at hand."""
         self._asked, self._answer = receiver, None
 
-    def answered(self) -> Tensor | None:
-        """What it told, if anything."""
+    def answered(self, spikes: Tensor | Callable[[], Tensor]) -> Tensor:
+        """What it told, or else the mean of its input [T, B, N]; as a function, that is made only then."""
         rate, self._asked, self._answer = self._answer, None, None
-        return rate
+        if rate is not None:
+            return rate
+        return (spikes if isinstance(spikes, Tensor) else spikes()).mean()
 
     def note(self, rates: Tensor, path: str, reason: str = "") -> None:
         self._heard.append(rates)
@@ -76,7 +78,10 @@ def answer(rate: Tensor) -> None:
 
 @contextmanager
 def firing_rates(network: nn.Module) -> Iterator[FiringRates]:
-    """Inside, in this thread, every call of the network leaves its firing rates."""
+    """Inside, in this thread, every call of the network leaves its firing rates.
+
+    ``with firing_rates(actor) as heard: actor(obs)``; then ``heard.rates`` [populations] has a gradient, encoder first.
+    """
     heard = FiringRates(network)
     token = _listening.set(heard)
     try:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from carebn.introspection import stands_for
+from carebn.introspection import Remembered, stands_for
 from carebn.kernels.rates import listener_of
 from carebn.kernels.stack import spike_counts
 from carebn.network.bounds import ActionBounds, Bound
@@ -23,7 +23,13 @@ from carebn.router import plan_acting, plan_stack
 
 @stands_for("actor", "forward potential", "encoder layers decoder bounds")
 class SpikingActor(nn.Module):
-    """Population encoder → spiking layers → population decoder → tanh → [low, high].
+    """A spiking policy: ``actor(obs: [B, obs_dim]) → actions [B, action_dim]`` within ``low`` and ``high``.
+
+    Population encoder → spiking layers → population decoder → tanh → [low, high]. ``norm`` and ``neuron`` are names
+    in ``NORMS`` and ``NEURONS``; ``hidden`` the sizes of the layers between; ``time_steps`` the simulation steps of one
+    decision; ``population`` the neurons for each observation and each action; ``low`` and ``high`` numbers, or one for
+    each action. ``encoder_options`` go to ``PopulationEncoder``, ``readout`` and ``readout_init`` to
+    ``PopulationDecoder``, ``norm_options`` to the normaliser.
 
     All neuron states start at zero at every call: an action depends on the observation alone. ``intralayer`` connects
     the neurons of each output population with each other, see ``PopulationConnections``.
@@ -66,9 +72,10 @@ class SpikingActor(nn.Module):
             )
         self.decoder = PopulationDecoder(action_dim, population, time_steps, readout=readout, init=readout_init)
         self.bounds = ActionBounds(action_dim, low, high)
+        self._remembered = Remembered()  # the router's
 
     def potential(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """The decoder's output before tanh; ``generator`` feeds the Poisson encoder."""
+        """The decoder's output [B, action_dim] before tanh; ``generator`` feeds the Poisson encoder."""
         stimulation = self.encoder.stimulation(obs)
         stack, listener = plan_stack(self, stimulation), listener_of(self)
         if not isinstance(stack, str):
@@ -85,22 +92,19 @@ class SpikingActor(nn.Module):
                 listener.ask(first)
             x = first(spikes, stimulation)
             if listener is not None:
-                rate = listener.answered()
-                rates.append(straight_through(spikes, stimulation).mean() if rate is None else rate)
+                rates.append(listener.answered(lambda: straight_through(spikes, stimulation)))
         for layer in rest:
             sent = x
             if listener is not None:
                 listener.ask(layer)
             x = layer(sent)
             if listener is not None:
-                rate = listener.answered()
-                rates.append(sent.mean() if rate is None else rate)
+                rates.append(listener.answered(sent))
         if listener is not None:
             listener.ask(self.decoder)
         decoded: Tensor = self.decoder(x)
         if listener is not None:
-            rate = listener.answered()
-            listener.note(torch.stack([*rates, x.mean() if rate is None else rate]), "torch", stack)
+            listener.note(torch.stack([*rates, listener.answered(x)]), "torch", stack)
         return decoded
 
     def populations(self) -> list[str]:

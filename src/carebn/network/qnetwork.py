@@ -24,8 +24,9 @@ def as_input(obs: Tensor, obs_dim: int, raw_bytes: bool, dtype: torch.dtype) -> 
 
 
 class SpikingQNetwork(nn.Module):
-    """The observation at every step (direct coding) → spiking layers → one membrane per action, whose potential is Q.
+    """A spiking Q-network: ``network(obs: [B, obs_dim]) → values [B, actions]``.
 
+    The observation at every step (direct coding) → spiking layers → one membrane per action, whose potential is Q.
     Bytes (uint8 observations, such as RAM) are divided by 255, or with ``raw_bytes`` taken as they are. The input is
     the same at every step, so the first product is computed once. ``readout``: see ``MembraneReadout``.
     """
@@ -62,8 +63,7 @@ class SpikingQNetwork(nn.Module):
                 listener.ask(receiver)
             x = receiver(sent)
             if listener is not None and place > 0:
-                rate = listener.answered()
-                rates.append(sent.mean() if rate is None else rate)
+                rates.append(listener.answered(sent))
         if listener is not None:
             listener.note(torch.stack(rates), "torch", "a Q-network runs layer by layer")
         return x
@@ -74,7 +74,10 @@ class SpikingQNetwork(nn.Module):
 
 
 class ANNQNetwork(nn.Module):
-    """The ordinary counterpart: Linear → [norm] → ReLU for each hidden size, then one value per action."""
+    """The ordinary Q-network: ``network(obs: [B, obs_dim]) → values [B, actions]``.
+
+    Linear → [norm] → ReLU for each hidden size, then one value per action.
+    """
 
     def __init__(
         self,
