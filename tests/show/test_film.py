@@ -53,6 +53,33 @@ def test_a_film_that_fails_leaves_nothing_and_keeps_the_old_one(tmp_path: Path, 
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
+def test_a_stop_in_the_middle_of_a_frame_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with suppress(KeyboardInterrupt), Film(tmp_path / "film.mp4", 20, (64, 64)) as film:
+        film.add(np.zeros((64, 64, 3), np.uint8))
+        film.add(np.zeros((7, 5, 3), np.uint8))  # as much as was written of it
+        raise KeyboardInterrupt
+    assert capfd.readouterr() == ("", "")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("frames", [1, 2000])
+def test_the_reason_of_ffmpeg_is_told(tmp_path: Path, frames: int, capfd: pytest.CaptureFixture[str]) -> None:
+    """Whether it is met while frames are added or at the end; and the film before is kept."""
+    (tmp_path / "film.mp4").write_bytes(b"the old film")
+    film = Film(tmp_path / "film.mp4", 20, (64, 64))
+    film._words[-1] = str(tmp_path / "nowhere" / "film.mp4")
+
+    def make() -> None:
+        with film:
+            for _ in range(frames):
+                film.add(np.zeros((64, 64, 3), np.uint8))
+
+    with pytest.raises(OSError, match=r"ffmpeg stopped, so .*film\.mp4 could not be written \(.*No such file"):
+        make()
+    assert (tmp_path / "film.mp4").read_bytes() == b"the old film"
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("name", ["film.avi", "film", "film.mp5"])
 def test_unknown_formats(name: str) -> None:
     with pytest.raises(ValueError, match=r"unknown film format .*[Kk]nown: \.gif, \.mp4"):
