@@ -1,7 +1,9 @@
 """Which bytes a directory stands for: ``checksums.json``, and JSON files that carry a checksum of their own.
 
-``checksums.json`` is written at every checkpoint. It vouches for whole files, and for logs that only grow up to the
-length they had. What an earlier version made has none and is taken as it is. Needs the standard library alone.
+``checksums.json`` is written at every checkpoint. It vouches for whole files, for logs that only grow up to the length
+they had, and for the policy: that file vouches only for itself, so an older one of the same run, or the best, would be
+taken for the last. While the policy is being replaced, the one before is right as well. What an earlier version made
+has none of this and is taken as it is. Needs the standard library alone.
 """
 
 import hashlib
@@ -60,11 +62,15 @@ def without_seal(data: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name != SEAL}
 
 
-def vouching(directory: Path, whole: Iterable[str], logs: dict[str, tuple[int, str]]) -> bytes:
-    """``checksums.json`` for files as they are on disk, and for logs by length and checksum."""
+def vouching(
+    directory: Path, whole: Iterable[str], logs: dict[str, tuple[int, str]], policies: Iterable[str] = ()
+) -> bytes:
+    """``checksums.json`` for files as they are on disk, for logs by length and checksum, and for the policy by the
+    checksums it may have."""
     files = {name: sha256(read_file(directory / name)) for name in whole}
     grown = {name: {"bytes": length, SEAL: digest} for name, (length, digest) in logs.items()}
-    return sealed({"files": files, "logs": grown})
+    known = sorted(set(policies))
+    return sealed({"files": files, "logs": grown} | ({"policy": known} if known else {}))
 
 
 class Vouched:
@@ -74,6 +80,7 @@ class Vouched:
         self.directory = directory
         self._files: dict[str, str] = {}
         self._logs: dict[str, tuple[int, str]] = {}
+        self.policies: list[str] = []  # the checksums that the policy may have; none: nothing is known of it
         path = directory / NAME
         if not path.exists():
             return
@@ -81,6 +88,7 @@ class Vouched:
         try:
             self._files = {str(name): str(digest) for name, digest in data["files"].items()}
             self._logs = {str(name): (int(log["bytes"]), str(log[SEAL])) for name, log in data["logs"].items()}
+            self.policies = [str(digest) for digest in data.get("policy", [])]
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise Mismatch(f"{path} is damaged: it does not hold checksums") from error
 
@@ -105,6 +113,12 @@ class Vouched:
         if sha256(data[:length]) != digest:
             raise Mismatch(self._wrong(name, "does not match its checksum"))
         return data[:length]
+
+    def check_policy(self, name: str, remedy: str) -> None:
+        """Raises if another policy is there than the one that was saved last; a missing one is left to the reader."""
+        path = self.directory / name
+        if self.policies and path.is_file() and sha256(read_file(path)) not in self.policies:
+            raise Mismatch(f"{path} is not the policy that was saved here last, by {NAME} beside it; {remedy}")
 
     def logs(self) -> list[str]:
         return sorted(self._logs)

@@ -69,8 +69,11 @@ class StopRequest:
         if self.asked:
             leave(number, f"{STOPPED} without saving; {self._kept()}")
         self.asked = number
+        if compiling.now():
+            tell("stopping; a step that is compiling cannot be saved")
+            raise Stop(number)
         tell("stopping after this step, saving; again to stop without saving")
-        if self._can_be_given_up or compiling.now():
+        if self._can_be_given_up:
             raise Stop(number)
 
     @contextmanager

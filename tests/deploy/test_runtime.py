@@ -84,6 +84,12 @@ def test_bad_observations_are_told_in_one_sentence(saved, compiled):
             policy.predict(obs)
 
 
+@pytest.mark.parametrize("observation", [{"a": np.zeros(3)}, (np.zeros(2), 1), np.array(None)])
+def test_an_observation_in_parts_has_to_be_made_flat(saved, observation):
+    with pytest.raises(ValueError, match=r"in one array, got a \w+; make it flat as Gymnasium does: gymnasium.spaces"):
+        deploy.load(saved).predict(observation)
+
+
 def test_bad_files_are_told_in_one_sentence(saved, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no file .*nothing.npz"):
         deploy.load(tmp_path / "nothing.npz")

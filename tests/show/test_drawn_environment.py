@@ -53,7 +53,7 @@ def test_what_cannot_be_drawn_is_one_sentence() -> None:
         action_space = gym.spaces.Discrete(2)
 
     gym.register("Invisible-v0", Invisible)
-    with pytest.raises(ValueError, match="Invisible-v0 cannot be drawn"):
+    with pytest.raises(ValueError, match="Invisible-v0 cannot be drawn: its class takes no render_mode; let it"):
         DrawnEnvironment("Invisible-v0", partial(make_env, "Invisible-v0"), size=128)
 
 

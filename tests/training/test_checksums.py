@@ -16,6 +16,8 @@ from carebn.deploy.origin import origin_of
 from carebn.study.evidence.runs import DamagedRun, read_run
 from carebn.training import Run
 from carebn.training.checkpoint import Damaged
+from carebn.training.policy_file import policy_bytes
+from carebn.training.vouch import replace_policy
 
 
 @pytest.fixture(scope="module")
@@ -206,3 +208,52 @@ def test_a_measurement_that_was_appended_does_not_stay(finished: Path, carebn: A
     assert carebn("train", "--run-dir", finished, "--quiet").code == 0
     after = contents(finished)
     assert {name for name in before if before[name] != after[name]} == set()
+
+
+@pytest.mark.parametrize("other", [{"steps": 40}, {"steps": 60, "seed": 9}])
+def test_another_policy_of_the_same_kind_is_not_taken_for_the_last(
+    finished: Path, tmp_path: Path, carebn: Any, other: dict[str, int]
+) -> None:
+    """An earlier one, as the best may be, or that of another run: each is whole, and vouches for itself."""
+    right = (finished / "policy.safetensors").read_bytes()
+    measured(config("measured", tmp_path / "other", **other)).train()
+    theirs = (tmp_path / "other" / "policy.safetensors").read_bytes()
+    assert theirs != right
+    (finished / "policy.safetensors").write_bytes(theirs)
+    with pytest.raises(ValueError, match="is not the policy that was saved here last"):
+        load(finished)
+    for command in (["evaluate"], ["export", "--to", "numpy", "--out", str(tmp_path / "p.npz")], ["energy"]):
+        said = carebn(command[0], finished, *command[1:])
+        assert_one_sentence(said)
+        assert "not the policy that was saved here last" in said.err
+    load(finished, which="best")  # it has a record of its own
+    assert carebn("train", "--run-dir", finished).code == 0
+    assert (finished / "policy.safetensors").read_bytes() == right
+    load(finished)
+
+
+def test_a_crash_while_the_policy_is_replaced(finished: Path) -> None:
+    """Before and after its writing it opens; a third policy does not."""
+    before = (finished / "policy.safetensors").read_bytes()
+    checksums = (finished / "checksums.json").read_bytes()
+    tensors = load(finished).network.state_dict()
+    new, third = (policy_bytes({name: tensor + k for name, tensor in tensors.items()}) for k in (1, 2))
+    replace_policy(finished, new)
+    for data in (new, before):
+        (finished / "policy.safetensors").write_bytes(data)
+        load(finished)
+    (finished / "policy.safetensors").write_bytes(third)
+    with pytest.raises(Mismatch, match="saved here last"):
+        load(finished)
+    assert not measured(config("measured", finished, 60)).train()  # complete; what follows from the checkpoint is made
+    assert (finished / "policy.safetensors").read_bytes() == before
+    assert (finished / "checksums.json").read_bytes() == checksums
+
+
+def test_a_converted_policy_is_vouched_for_too(tmp_path: Path) -> None:
+    train(config("converted", tmp_path, 45))
+    [converted] = tmp_path.glob("converted-*")
+    tensors = load(converted).network.state_dict()
+    (converted / "policy.safetensors").write_bytes(policy_bytes({k: v + 1 for k, v in tensors.items()}))
+    with pytest.raises(Mismatch, match=r"saved here last.*carebn convert command again restores it"):
+        load(converted)

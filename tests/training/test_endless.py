@@ -187,6 +187,6 @@ def test_a_signal_while_the_kernels_are_compiled(tmp_path: Path) -> None:
     code, said = end(process)
     assert code == 130
     assert said == (
-        "stopping after this step, saving; again to stop without saving\n"
+        "stopping; a step that is compiling cannot be saved\n"
         "stopped while compiling at step 11; there is no checkpoint yet, so the same command begins anew\n"
     )

@@ -122,7 +122,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 WRITERS = [
     "carebn.training.checkpoint.write_file",
     "carebn.training.checkpoint.write_atomically",
-    "carebn.training.policy_file.write_atomically",
+    "carebn.training.vouch.write_atomically",
     "carebn.training.run_directory.write_tensorboard",
     "os.fsync",
     "os.replace",

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carebn.deploy.c_parts import DIALECTS, REFUSED, Dialect, encoder_code, layer_code, policy_code
-from carebn.deploy.describe import origin_lines, range_of
+from carebn.deploy.describe import flattening, origin_lines, range_of
 from carebn.deploy.graph import Array, PolicyGraph
 from carebn.deploy.regular import check_regular
 from carebn.deploy.runtime import NOT_FINITE
@@ -150,7 +150,7 @@ def _comment(network: PolicyGraph, weights: str, prefix: str, code: str) -> str:
         *_meaning(network),
         "",
         "C99, libm (-lm), no allocation. It works in static memory, so it must not run twice at the same time.",
-        "For a test program, compile with -DPOLICY_MAIN (cc -std=c99 -O2 -DPOLICY_MAIN policy.c -lm): it reads",
+        "For a test program, compile with -DPOLICY_MAIN (cc -std=c99 -O2 -DPOLICY_MAIN THIS_FILE -lm): it reads",
         f"{count(network.encoder.obs_dim)} per observation and prints {network.readout.values} per line.",
     ]
     return f"/*\n{starred(lines)} */\n"
@@ -162,6 +162,7 @@ def _meaning(network: PolicyGraph) -> list[str]:
     observation, size = info["observation"], network.encoder.obs_dim
     lines = [
         f"observation: {count(size)} ({kind}), in the order and the units in which the environment gives them",
+        *flattening(info),
         *range_of(observation.get("low"), observation.get("high"), "observation"),
     ]
     if network.bounds is None:

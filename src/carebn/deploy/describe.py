@@ -16,6 +16,7 @@ ORIGIN: dict[str, type | tuple[type, ...]] = {
     "mean_return": (int, float),
     "return_of": str,  # which evaluation
     "observation": dict,  # low, high
+    "flattened": bool,  # the environment's own observations have another shape
     "first_action": int,  # the environment's number of action 0, where it is another
 }
 
@@ -46,6 +47,10 @@ def title(info: dict[str, Any]) -> str:
         f"{steps} time step{'' if steps == 1 else 's'}",
     ]
     return "; ".join(parts)
+
+
+def flattening(info: dict[str, Any]) -> list[str]:
+    return ["    made flat as Gymnasium does it (gymnasium.spaces.flatten)"] if info.get("flattened") else []
 
 
 def origin_lines(info: dict[str, Any]) -> list[str]:

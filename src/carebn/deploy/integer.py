@@ -46,7 +46,7 @@ from carebn.deploy.integer_parts import (
     fire,
     read,
 )
-from carebn.deploy.runtime import NOT_FINITE
+from carebn.deploy.runtime import NOT_FINITE, one_array
 
 BATCH = 2048
 
@@ -133,7 +133,7 @@ class IntegerPolicy:
         self, observation: NDArray[Any], state: None = None, episode_start: Any = None, deterministic: bool = True
     ) -> tuple[NDArray[Any], None]:
         """For one observation or a batch of them, in the environment's own units."""
-        obs = np.asarray(observation)
+        obs = one_array(observation)
         values = self.values(obs[None] if obs.ndim == 1 else obs)
         actions = values.argmax(-1) if self.command is None else values.astype(np.float32)
         return (actions[0] if obs.ndim == 1 else actions), None

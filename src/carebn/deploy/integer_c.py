@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from carebn.deploy.blob import Blob, blob_code, blob_of, blob_program
 from carebn.deploy.c_export import HEADER_MARK, CProgram, count, function_name, memory, starred
-from carebn.deploy.describe import origin_lines, range_of
+from carebn.deploy.describe import flattening, origin_lines, range_of
 from carebn.deploy.integer import IntegerPolicy
 from carebn.deploy.integer_c_parts import (
     array_code,
@@ -166,7 +166,7 @@ def _comment(policy: IntegerPolicy, prefix: str, code: str, blob: bool) -> str:
         *_meaning(policy),
         "",
         "C99, no library, no allocation. It works in static memory, so it must not run twice at the same time.",
-        "For a test program, compile with -DPOLICY_MAIN (cc -std=c99 -O2 -DPOLICY_MAIN policy.c): it reads",
+        "For a test program, compile with -DPOLICY_MAIN (cc -std=c99 -O2 -DPOLICY_MAIN THIS_FILE): it reads",
         f"{count(policy.obs_dim)} per observation and prints {len(policy.reading.bias)} per line, all of them whole.",
     ]
     return f"/*\n{starred(lines)} */\n"
@@ -188,6 +188,7 @@ def _meaning(policy: IntegerPolicy) -> list[str]:
     info, bits = policy.info, sorted(set(policy.observation_bits.tolist()))
     kind, observation = _observation_type(policy), info["observation"]
     lines = [f"observation: {count(policy.obs_dim)} ({kind}), in the order in which the environment gives them"]
+    lines += flattening(info)
     if len(bits) == 1 and not policy.byte_observations:
         lines.append(f"    in units of 2^-{bits[0]}: multiply the environment's number by {1 << bits[0]} and round")
     elif not policy.byte_observations:

@@ -71,7 +71,7 @@ class DeployedPolicy:
         deterministic: bool = True,
     ) -> tuple[NDArray[Any], None]:
         """For one observation or a batch of them. Policies are deterministic; the arguments are SB3's."""
-        obs = np.asarray(observation)
+        obs = one_array(observation)
         values = self.values(obs[None] if obs.ndim == 1 else obs)
         actions = values.argmax(-1) if self.network.bounds is None else values.astype(np.float32)
         return (actions[0] if obs.ndim == 1 else actions), None
@@ -94,6 +94,20 @@ class DeployedPolicy:
     def decode(self, values: Array) -> Array:
         """From the read-out's potentials to actions, or values of a discrete policy."""
         return decode(self.network.bounds, values)
+
+
+def one_array(observation: Any) -> NDArray[Any]:
+    """Of numbers: what an environment gives in parts (a Dict, a Tuple) has to be made flat, which needs its space."""
+    try:
+        array = np.asarray(observation)
+    except ValueError:  # parts of different shapes
+        array = np.empty((), object)
+    if array.dtype == object:
+        raise ValueError(
+            f"expected an observation in one array, got a {type(observation).__name__}; make it flat as Gymnasium "
+            f"does: gymnasium.spaces.flatten(env.observation_space, observation)"
+        )
+    return array
 
 
 def checked(obs: NDArray[Any], encoder: Encoder) -> NDArray[np.float32]:

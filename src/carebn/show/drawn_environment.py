@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,8 +67,15 @@ class DrawnEnvironment:
             _prepare_mujoco()
             options |= {"width": size, "height": size}
         try:
-            self.env: Env = make(**options)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", ".*possible render_modes", UserWarning)  # what fails is told below
+                self.env: Env = make(**options)
         except ValueError as error:
+            if "'render_mode'" in str(error) or "takes no arguments" in str(error):
+                raise ValueError(
+                    f"{env_id} cannot be drawn: its class takes no render_mode; let it take render_mode='rgb_array', "
+                    f"and its render() return the picture"
+                ) from error
             raise ValueError(f"{env_id} cannot be drawn: {error}") from error
         if is_mujoco(env_id) and not fine:
             model: Any = getattr(self.env.unwrapped, "model")  # noqa: B009  # not every environment has one

@@ -18,7 +18,8 @@ from carebn.training.checkpoint import CheckpointStore, Damaged
 from carebn.training.files import as_json, flush_directory, sha256, write_atomically
 from carebn.training.methods import find_method
 from carebn.training.policy import Policy, load, read_config, read_conversion
-from carebn.training.policy_file import write_policy
+from carebn.training.policy_file import NAME as POLICY
+from carebn.training.policy_file import policy_bytes
 from carebn.training.spaces_file import write_spaces
 from carebn.training.worlds import Trust
 
@@ -108,14 +109,15 @@ def save_converted(
         shutil.rmtree(hidden, ignore_errors=True)
         place = directory if again else hidden
         place.mkdir(exist_ok=again)
-        write_policy(place, policy.network.state_dict())
+        data = policy_bytes(policy.network.state_dict())
+        write_atomically(place / POLICY, data)
         if policy.own is not None:
             write_spaces(place, *policy.own)
         write_atomically(place / "config.json", config)
         if evaluation is not None:
             write_atomically(place / "evaluation.json", sealed(evaluation))
         names = [name for name in ("config.json", "evaluation.json") if (place / name).exists()]
-        write_atomically(place / CHECKSUMS, vouching(place, names, {}))
+        write_atomically(place / CHECKSUMS, vouching(place, names, {}, [sha256(data)]))
         if again:
             return
         directory.rmdir()

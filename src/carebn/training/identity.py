@@ -86,8 +86,8 @@ def with_stored_options(config: TrainConfig, words: Iterable[str]) -> TrainConfi
     if theirs is None:
         if config.run_dir is not None and not set(named_options(words)) - {"run_dir", *HOW}:
             raise ValueError(
-                f"there is no run in {config.run_dir} to go on with; for a new one, say at least what to train: "
-                f"--env-id {config.env_id}"
+                f"there is no run in {config.run_dir} to go on with; for a new one, say at least what to train, "
+                f"for example --env-id {config.env_id}"
             )
         return config
     assert config.run_dir is not None

@@ -317,6 +317,8 @@ def load(run_dir: Path | str, which: Which = "last", *, trust: Trust = False) ->
     loaded = [network] if sampler is None else [network, sampler]
     if not all(torch.isfinite(tensor).all() for part in loaded for tensor in part.state_dict().values()):
         raise ValueError(f"{path} holds NaN or infinity")
+    if which == "last":  # a whole policy, but is it the one?
+        Vouched(Path(run_dir)).check_policy(NAME, remedy)
     return Policy(network, config, spaces.obs_dim, spaces.obs_dtype, sampler, own, trust)
 
 

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from carebn.errors import CarebnWarning
 from carebn.reading import regular_file
-from carebn.training.files import write_atomically
 
 NAME = "policy.safetensors"
 CHECKSUM = "sha256"  # the only entry of the metadata: with more, their order in the file would not be fixed
@@ -36,10 +35,6 @@ def digest(tensors: dict[str, Tensor]) -> str:
 def policy_bytes(tensors: dict[str, Tensor]) -> bytes:
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     return safetensors.torch.save(whole, metadata={CHECKSUM: digest(whole)})
-
-
-def write_policy(directory: Path, tensors: dict[str, Tensor]) -> None:
-    write_atomically(directory / NAME, policy_bytes(tensors))
 
 
 def check_format(path: Path, number: str) -> None:

@@ -20,12 +20,12 @@ from carebn.training.extension import resumable_check
 from carebn.training.identity import check_same, check_steps, stored_config
 from carebn.training.kept import refuse_to_go_on
 from carebn.training.observers import Observer, ObserverLog
-from carebn.training.policy_file import write_policy
+from carebn.training.policy_file import policy_bytes
 from carebn.training.record import LineFile, Row, read_rows, with_checksum, write_tensorboard
 from carebn.training.spaces_file import write_spaces
 from carebn.training.track import Tracker
 from carebn.training.versions import compare_versions
-from carebn.training.vouch import check_logs, vouch, write_identity
+from carebn.training.vouch import check_logs, replace_policy, vouch, write_identity
 from carebn.training.warm_up import never_learns
 
 
@@ -142,10 +142,11 @@ class RunDirectory:
         self, policy: dict[str, Tensor], best_policy: bytes | None, best_evaluation: dict[str, Any] | None
     ) -> None:
         """What follows from the state of the run: the policies, and TensorBoard's view of the metrics; and vouch."""
-        write_policy(self.path, policy)
+        data = policy_bytes(policy)
+        replace_policy(self.path, data)
         write_best(self.path, best_policy, best_evaluation)
         write_tensorboard(read_rows(self.metrics.path), self.path / "tensorboard")
-        vouch(self.path, {file.path.name: file.secure() for file in self._vouched_files()})
+        vouch(self.path, {file.path.name: file.secure() for file in self._vouched_files()}, data)
 
     def _vouched_files(self) -> list[LineFile]:
         return [self.metrics, *(log.file for log in self.observer_logs)]

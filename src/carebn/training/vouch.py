@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from carebn.checksums import NAME, Vouched, vouching
+from carebn.checksums import NAME, Vouched, read_sealed, sealed, sha256, vouching
 from carebn.training.config import TrainConfig
 from carebn.training.files import as_json, write_atomically
 from carebn.training.observers import PREFIX
+from carebn.training.policy_file import NAME as POLICY
 
 WHOLE = ("config.json", "command.txt", "versions.json")
 
@@ -30,10 +31,24 @@ def check_logs(directory: Path, config: TrainConfig) -> None:
             vouched.log(name)
 
 
-def vouch(directory: Path, logs: dict[str, tuple[int, str]]) -> None:
-    data = vouching(directory, WHOLE, logs)
-    if _bytes(directory / NAME) != data:
-        write_atomically(directory / NAME, data)
+def vouch(directory: Path, logs: dict[str, tuple[int, str]], policy: bytes | None = None) -> None:
+    """``policy``: the one that is there; None: it is still being written, so what is known of it stays."""
+    known = Vouched(directory).policies if policy is None else [sha256(policy)]
+    _write_if_new(directory / NAME, vouching(directory, WHOLE, logs, known))
+
+
+def replace_policy(directory: Path, policy: bytes) -> None:
+    """Both are vouched for until ``vouch`` is told of the new one: a crash may come before or after its writing."""
+    known = Vouched(directory).policies
+    if known:
+        both = sorted({*known, sha256(policy)})
+        _write_if_new(directory / NAME, sealed(read_sealed(directory / NAME) | {"policy": both}))
+    write_atomically(directory / POLICY, policy)
+
+
+def _write_if_new(path: Path, data: bytes) -> None:
+    if _bytes(path) != data:
+        write_atomically(path, data)
 
 
 def _bytes(path: Path) -> bytes | None:
