@@ -36,7 +36,7 @@ class Endless(gym.Env):
 
     def step(self, action):
         self.t += 1
-        if os.path.exists("slow") and self.number > 1:
+        if os.path.exists("slow") and (self.number > 1 or self.render_mode):
             open("working", "w").close()
             time.sleep(0.05)
         while os.path.exists("stuck") and self.number == 1 and self.t == 35:
@@ -69,6 +69,7 @@ def wait_until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None
     deadline = time.monotonic() + PATIENCE
     while not true() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
+    assert true() or process.poll() is not None, "nothing came"
 
 
 def end(process: subprocess.Popen[str]) -> tuple[int, str]:
