@@ -59,3 +59,8 @@ def weight_gradient(grad: Tensor, x: Tensor, spikes: bool) -> Tensor:
         silence=new(max(inputs, columns)).zero_(),
     )  # fmt: skip
     return result
+
+
+def input_gradient(grad: Tensor, weight: Tensor, per_spike: float) -> Tensor:
+    """grad [M, N] · W [N, K] + what every spike gets besides, which costs nothing within the product."""
+    return torch.addmm(weight.new_full((1,), per_spike), grad, weight) if per_spike else grad @ weight

@@ -17,7 +17,7 @@ from carebn.kernels.fused import apply, constants, neuron_fields, note_update, p
 from carebn.kernels.norm_statistics import NO_UPDATE
 from carebn.kernels.plans import StackLayer
 from carebn.kernels.pool import BLOCKS, NOT_FINITE
-from carebn.kernels.products import new, rounded_up
+from carebn.kernels.products import input_gradient, new, rounded_up
 from carebn.kernels.rates import FiringRates
 from carebn.kernels.simd import AT_ONCE, BITS, LANES, WIDEST
 
@@ -195,10 +195,7 @@ class _Stack(torch.autograd.Function):
             else:
                 gradients[:0] = grad_weight, None if layer.bias is None else grad_offset, None, None
             if i > 0:
-                if per_spike[i]:  # which costs nothing within the product
-                    grad = torch.addmm(weight.new_full((1,), per_spike[i]), grad_z, weight).view(steps, batch, -1)
-                else:
-                    grad = (grad_z @ weight).view(steps, batch, -1)
+                grad = input_gradient(grad_z, weight, per_spike[i]).view(steps, batch, -1)
         # Every spike has derivative one with respect to the stimulation: summed over time first, multiplied once.
         to_stimulation = over_time @ saved[0] if ctx.needs_input_grad[0] else None
         if to_stimulation is not None and per_spike[0]:
