@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from carebn.kernels.jit import float64, int64, njit
-from carebn.kernels.pool import BLOCKS, array_at
+from carebn.kernels.jit import array_at, float64, int64, njit
+from carebn.kernels.pool import BLOCKS
 from carebn.kernels.tables import INT, NUMBER, REAL, Array, Table
 
 NO_UPDATE, AVERAGE, CONFIDENCE = 0, 1, 2
