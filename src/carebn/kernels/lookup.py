@@ -160,16 +160,14 @@ def gradient_of_slab(
     """
     inputs = by_input.shape[0]
     out = by_input.ctypes.data
-    part = grad_ + v0 * ROW
+    part, row = grad_ + v0 * ROW, width * ROW
     for p in range((samples + BITS * AT_ONCE - 1) // (BITS * AT_ONCE)):
         for i in range(AT_ONCE):
             four = four_rows(part, columns * 4, (p * AT_ONCE + i) * BITS, samples, silence_)
-            simd.fill_table(tables_ + i * ENTRIES * width * ROW, *four, width)
-        source, step = (silence_, 0) if p == 0 else (out, width * ROW)
-        simd.add_looked_up(
-            width, out, width * ROW, source, step, codes_ + p * AT_ONCE * code_row * 2, 2, code_row * 2,
-            tables_, inputs,
-        )  # fmt: skip
+            simd.fill_table(tables_ + i * ENTRIES * row, *four, width)
+        source, step = (silence_, 0) if p == 0 else (out, row)
+        codes = codes_ + p * AT_ONCE * code_row * 2
+        simd.add_looked_up(width, out, row, source, step, codes, 2, code_row * 2, tables_, inputs)
 
 
 @njit

@@ -12,7 +12,8 @@ So the results do not depend on the number of threads.
 import ctypes
 import os
 from collections.abc import Callable
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from typing import Any, NamedTuple
 
 import torch
@@ -146,13 +147,8 @@ class Kernel:
         else:
             openmp.parallel(function.address, table.address, threads, 0)
         team, *said = report
-        noticed = 0
-        for word in said[:team]:
-            if not word & FINISHED:
-                team = 0
-            noticed |= word
-        if team == 0:
+        if team == 0 or not all(word & FINISHED for word in said[:team]):
             raise KernelFault(
                 f"the compiled kernel {self.name} did not come to its end; what it wrote is not to be used"
             )
-        return noticed & ~FINISHED
+        return reduce(or_, said[:team]) & ~FINISHED
