@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from carebn.kernels.jit import float32, int64, njit
-from carebn.kernels.pool import BLOCKS, NOT_FINITE, array_at, my_blocks, my_part
-from carebn.kernels.scan import LIF, dn_potential, lif_potential
+from carebn.kernels.jit import array_at, float32, int64, njit
+from carebn.kernels.pool import BLOCKS, NOT_FINITE, my_part, my_share
+from carebn.kernels.scan import potential
 from carebn.kernels.simd import dot
 from carebn.kernels.tables import INT, NUMBER, REAL, Array, Scratch, Table
 
@@ -93,10 +93,7 @@ def _run_layer(layer: Any, x: Any, out: Any, z: Any, scale: Any, shift: Any, sta
     for t in range(steps):
         ts = t if layer.map_steps > 1 else 0
         before, after = state[2 + t % 2], state[2 + (t + 1) % 2]
-        if layer.family == LIF:
-            lif_potential(z[t, :size], scale[ts], shift[ts], state, before, after, constants, one)
-        else:
-            dn_potential(z[t, :size], scale[ts], shift[ts], state, before, after, constants, one)
+        potential(layer.family, z[t, :size], scale[ts], shift[ts], state, before, after, constants, one)
         for f in range(size):
             out[t, f] = one if after[f] > constants[0] else zero
 
@@ -122,7 +119,7 @@ def act(t: Any, one: Any) -> int:
             for f in range(layer.outputs):
                 if not (np.isfinite(maps[k, 0, step, f]) and abs(maps[k, 1, step, f]) <= LARGEST_SHIFT):
                     noticed = NOT_FINITE
-    for block in my_blocks(t):
+    for block in my_share(t, BLOCKS):
         for b in range(block, batch, BLOCKS):
             x = room[:steps]
             _encode(obs[b], mean, std, t.squash, constants[0], constants[1], x, one)

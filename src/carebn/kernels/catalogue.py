@@ -8,6 +8,7 @@ before no longer fits.
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -18,6 +19,24 @@ from carebn.kernels.pool import Kernel, leave
 from carebn.kernels.simd import LANES
 from carebn.kernels.tables import Table
 
+_KERNELS: dict[str, tuple[Table, Callable[[Any, Any], int]]] = {
+    "moments": (scan.MOMENTS, scan.moments),
+    "fire": (scan.FIRE, scan.fire),
+    "fire_backward": (scan.FIRE_BACKWARD, scan.fire_backward),
+    "norm_backward": (scan.NORM_BACKWARD, scan.norm_backward),
+    "update_moving": (norm_statistics.UPDATE, norm_statistics.update_moving),
+    "distances": (encoder.DISTANCES, encoder.distances),
+    "field_gradients": (encoder.FIELD_GRADIENTS, encoder.field_gradients),
+    "act": (act.ACTOR, act.act),
+    "spike_product": (lookup.PRODUCT, lookup.product),
+    "spike_weight_gradient": (lookup.WEIGHT_GRADIENT, lookup.weight_gradient),
+    "packed_encode": (packed.ENCODE, packed.encode),
+    "packed_count": (packed.COUNT, packed.count),
+    "packed_layer": (packed.LAYER, packed.layer),
+    "packed_layer_backward": (packed.LAYER_BACKWARD, packed.layer_backward),
+    "integrate_and_fire": (integrate.NETWORK, integrate.integrate),
+}
+
 
 def _stamp() -> int:
     sources = sorted(Path(__file__).parent.glob("*.py"))
@@ -25,114 +44,31 @@ def _stamp() -> int:
     return int.from_bytes(hashlib.sha256(content).digest()[:7]) + 1
 
 
-def _build(one: Any, stamp: int) -> dict[str, tuple[Table, Callable[[int], None]]]:
-    """Each opens its table, does its work, and reports."""
+_opened: Any = None
+_work: Any = None
 
-    def moments(address: int) -> None:
+
+def _entry(name: str, one: Any, stamp: int) -> Callable[[int], None]:
+    """Opens the table, does the work, and reports.
+
+    A compiled function finds what it calls among its globals, so each entry has its own: its table's ``at`` and its
+    kernel. What it encloses are plain numbers, because they are part of the key under which it is kept on disk.
+    """
+
+    def entry(address: int) -> None:
         if stamp:
-            t = _MOMENTS(address)
-            leave(t, scan.moments(t, one))
+            t = _opened(address)
+            leave(t, _work(t, one))
 
-    def fire(address: int) -> None:
-        if stamp:
-            t = _FIRE(address)
-            leave(t, scan.fire(t, one))
-
-    def fire_backward(address: int) -> None:
-        if stamp:
-            t = _FIRE_BACKWARD(address)
-            leave(t, scan.fire_backward(t, one))
-
-    def norm_backward(address: int) -> None:
-        if stamp:
-            t = _NORM_BACKWARD(address)
-            leave(t, scan.norm_backward(t, one))
-
-    def update_moving(address: int) -> None:
-        if stamp:
-            t = _UPDATE(address)
-            norm_statistics.update_moving(t, one)
-            leave(t, 0)
-
-    def distances(address: int) -> None:
-        if stamp:
-            t = _DISTANCES(address)
-            leave(t, encoder.distances(t, one))
-
-    def field_gradients(address: int) -> None:
-        if stamp:
-            t = _FIELD_GRADIENTS(address)
-            leave(t, encoder.field_gradients(t, one))
-
-    def act_(address: int) -> None:
-        if stamp:
-            t = _ACTOR(address)
-            leave(t, act.act(t, one))
-
-    def spike_product(address: int) -> None:
-        if stamp:
-            t = _PRODUCT(address)
-            leave(t, lookup.product(t, one))
-
-    def spike_weight_gradient(address: int) -> None:
-        if stamp:
-            t = _WEIGHT_GRADIENT(address)
-            leave(t, lookup.weight_gradient(t, one))
-
-    def packed_encode(address: int) -> None:
-        if stamp:
-            t = _PACKED_ENCODE(address)
-            leave(t, packed.encode(t, one))
-
-    def packed_count(address: int) -> None:
-        if stamp:
-            t = _PACKED_COUNT(address)
-            leave(t, packed.count(t, one))
-
-    def packed_layer(address: int) -> None:
-        if stamp:
-            t = _PACKED_LAYER(address)
-            leave(t, packed.layer(t, one))
-
-    def packed_layer_backward(address: int) -> None:
-        if stamp:
-            t = _PACKED_LAYER_BACKWARD(address)
-            leave(t, packed.layer_backward(t, one))
-
-    def integrate_and_fire(address: int) -> None:
-        if stamp:
-            t = _NETWORK(address)
-            leave(t, integrate.integrate(t, one))
-
-    return {
-        "moments": (scan.MOMENTS, moments),
-        "fire": (scan.FIRE, fire),
-        "fire_backward": (scan.FIRE_BACKWARD, fire_backward),
-        "norm_backward": (scan.NORM_BACKWARD, norm_backward),
-        "update_moving": (norm_statistics.UPDATE, update_moving),
-        "distances": (encoder.DISTANCES, distances),
-        "field_gradients": (encoder.FIELD_GRADIENTS, field_gradients),
-        "act": (act.ACTOR, act_),
-        "spike_product": (lookup.PRODUCT, spike_product),
-        "spike_weight_gradient": (lookup.WEIGHT_GRADIENT, spike_weight_gradient),
-        "packed_encode": (packed.ENCODE, packed_encode),
-        "packed_count": (packed.COUNT, packed_count),
-        "packed_layer": (packed.LAYER, packed_layer),
-        "packed_layer_backward": (packed.LAYER_BACKWARD, packed_layer_backward),
-        "integrate_and_fire": (integrate.NETWORK, integrate_and_fire),
-    }
+    table, kernel = _KERNELS[name]
+    own = {"__name__": __name__, "_opened": table.at, "_work": kernel, "leave": leave}
+    made = FunctionType(entry.__code__, own, name, None, entry.__closure__)
+    made.__qualname__ = name  # under which it is kept
+    return made
 
 
-# Under names of their own, because a compiled function finds what it calls among the globals of its module.
-_MOMENTS, _FIRE, _FIRE_BACKWARD = scan.MOMENTS.at, scan.FIRE.at, scan.FIRE_BACKWARD.at
-_NORM_BACKWARD, _UPDATE, _ACTOR = scan.NORM_BACKWARD.at, norm_statistics.UPDATE.at, act.ACTOR.at
-_DISTANCES, _FIELD_GRADIENTS = encoder.DISTANCES.at, encoder.FIELD_GRADIENTS.at
-_PRODUCT, _WEIGHT_GRADIENT = lookup.PRODUCT.at, lookup.WEIGHT_GRADIENT.at
-_PACKED_ENCODE, _PACKED_COUNT, _NETWORK = packed.ENCODE.at, packed.COUNT.at, integrate.NETWORK.at
-_PACKED_LAYER, _PACKED_LAYER_BACKWARD = packed.LAYER.at, packed.LAYER_BACKWARD.at
-
-_SINGLE, _DOUBLE = _build(float32(1), _stamp()), _build(float64(1), _stamp())
+_ones, _now = {torch.float32: float32(1), torch.float64: float64(1)}, _stamp()
 KERNELS: dict[str, Kernel] = {
-    name: Kernel(name, table, {torch.float32: entry, torch.float64: _DOUBLE[name][1]})
-    for name, (table, entry) in _SINGLE.items()
+    name: Kernel(name, table, {dtype: _entry(name, one, _now) for dtype, one in _ones.items()})
+    for name, (table, _) in _KERNELS.items()
 }

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from carebn.kernels.jit import njit
-from carebn.kernels.pool import BLOCKS, array_at, my_blocks, my_part, rows_of
+from carebn.kernels.jit import array_at, njit
+from carebn.kernels.pool import BLOCKS, my_part, my_share, rows_of
 from carebn.kernels.tables import INT, REAL, Array, Scratch, Table
 
 _FIELDS: dict[str, Any] = {
@@ -53,7 +53,7 @@ def distances(t: Any, one: Any) -> int:
     """out = −u²/2 with u = (s − mean)·(1/std), each s against its own population."""
     s, mean, precision, spread = _opened(t, one)
     out = array_at(t.out, (t.batch, t.obs * t.population), one)
-    for block in my_blocks(t):
+    for block in my_share(t, BLOCKS):
         for b in rows_of(block, t.batch):
             _spread(s[b], t.population, spread)
             _distance_row(spread, mean, precision, out[b], one)
@@ -77,7 +77,7 @@ def field_gradients(t: Any, one: Any) -> int:
     a = array_at(t.a, (t.batch, features), one)
     grad = array_at(t.grad, (t.batch, features), one)
     sums = array_at(t.sums, (2, BLOCKS, features), one)
-    for block in my_blocks(t):
+    for block in my_share(t, BLOCKS):
         sums[:, block] = 0
         to_mean, to_std = sums[0, block], sums[1, block]
         for b in rows_of(block, t.batch):

@@ -18,7 +18,7 @@ from carebn.introspection import has_memory, keeps_precision
 from carebn.kernels.catalogue import KERNELS
 from carebn.kernels.plans import LayerPlan, MovingRule, NeuronSpec, NotForKernelsError
 from carebn.kernels.pool import BLOCKS
-from carebn.kernels.products import new, spike_product, weight_gradient
+from carebn.kernels.products import input_gradient, new, spike_product, weight_gradient
 
 
 def apply(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
@@ -239,11 +239,7 @@ class _Layer(torch.autograd.Function):
             to_bias = (torch.zeros_like(shift[0]) if ctx.bias_cancels else grad_z.sum((0, 1))) if wants_bias else None
         over_time = grad_z.sum(0) if wants_stimulation or z_steps < steps else grad_z
         rows = (over_time if z_steps < steps else grad_z).view(-1, features)
-        grad_x = None
-        if wants_x and per_spike:  # the same for every spike, and free within the product
-            grad_x = torch.addmm(weight.new_full((1,), per_spike), rows, weight).view(z_steps, batch, -1)
-        elif wants_x:
-            grad_x = (rows @ weight).view(z_steps, batch, -1)
+        grad_x = input_gradient(rows, weight, per_spike).view(z_steps, batch, -1) if wants_x else None
         # Every spike has derivative one with respect to the stimulation: summed over time first, multiplied once.
         grad_stimulation = over_time @ weight if wants_stimulation else None
         if grad_stimulation is not None and per_spike:
@@ -254,26 +250,19 @@ class _Layer(torch.autograd.Function):
         return grad_x, grad_stimulation, grad_weight, to_bias, *maps, None, None, None, *to_parameters
 
 
-def spiking_layer(plan: LayerPlan, x: Tensor, stimulation: Tensor | None, steps: int) -> Tensor:
+def spiking_layer(
+    plan: LayerPlan, x: Tensor, stimulation: Tensor | None, steps: int, counted: bool
+) -> tuple[Tensor, Tensor | None]:
     """Spikes [T, B, out] of one layer for its input x [T, B, in], or [1, B, in] if constant in time; in training it
-    updates the norm.
+    updates the norm. If ``counted``, also the mean of x: the firing rate of whoever sent it.
 
     ``stimulation`` [B, in] gets the gradient in place of the spikes x that an encoder made from it.
     """
-    spikes: Tensor = _layer(plan, x, stimulation, steps, counted=False)
-    return spikes
-
-
-def counted_layer(plan: LayerPlan, x: Tensor, stimulation: Tensor | None, steps: int) -> tuple[Tensor, Tensor]:
-    """The same, and the mean of x: the firing rate of whoever sent it."""
-    spikes, rate = _layer(plan, x, stimulation, steps, counted=True)
-    return spikes, rate
-
-
-def _layer(plan: LayerPlan, x: Tensor, stimulation: Tensor | None, steps: int, counted: bool) -> Any:
     scale, shift = plan.given or (None, None)
     parameters = plan.norm.affine_parameters() if plan.learning else ()
-    return apply(_Layer, x, stimulation, plan.weight, plan.bias, scale, shift, plan, steps, counted, *parameters)
+    given = x, stimulation, plan.weight, plan.bias, scale, shift, plan, steps, counted, *parameters
+    result: Any = apply(_Layer, *given)
+    return result if counted else (result, None)
 
 
 # --- the population encoder ------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from carebn.kernels.jit import int64, njit
-from carebn.kernels.pool import BLOCKS, array_at, my_blocks, my_part
+from carebn.kernels.jit import array_at, int64, njit
+from carebn.kernels.pool import BLOCKS, my_part, my_share
 from carebn.kernels.tables import INT, REAL, Array, Scratch, Table
 
 # A table of its own for each layer, with its weights by input; the whole network's has their addresses.
@@ -71,7 +71,7 @@ def integrate(t: Any, one: Any) -> int:
     room = array_at(my_part(t, t.room, 3 * widest * x.itemsize), (3, widest), one)
     constant, current, spikes = room[0], room[1], room[2]
     fired = array_at(my_part(t, t.fired, widest * 8), (widest,), int64(0))
-    for block in my_blocks(t):
+    for block in my_share(t, BLOCKS):
         for b in range(block, batch, BLOCKS):
             counts[b] = one - one
             read[b] = one - one

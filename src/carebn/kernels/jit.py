@@ -12,7 +12,7 @@ import numba.extending
 
 njit: Any = partial(numba.njit, error_model="numpy")
 cfunc: Any = partial(numba.cfunc, error_model="numpy", cache=True)
-carray: Any = numba.carray  # type: ignore[attr-defined]
+_carray: Any = numba.carray  # type: ignore[attr-defined]
 from_dtype: Any = numba.from_dtype
 intrinsic: Any = numba.extending.intrinsic
 types: Any = numba.types
@@ -21,3 +21,19 @@ uint16: Any = numba.uint16
 int32: Any = numba.int32
 float32: Any = numba.float32
 float64: Any = numba.float64
+
+
+@intrinsic
+def _pointer_to(typingctx: Any, address: Any, like: Any) -> Any:
+    pointer = types.CPointer(like.instance_type if isinstance(like, types.TypeRef) else like)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(pointer))
+
+    return pointer(types.int64, like), codegen
+
+
+@njit
+def array_at(address: int, shape: Any, one: Any) -> Any:
+    """Inside a kernel: the array at this address, of values like ``one``, or of this type."""
+    return _carray(_pointer_to(address, one), shape)

@@ -16,20 +16,10 @@ from typing import Any
 
 import torch
 
-from carebn.kernels.jit import int32, int64, njit, uint16
-from carebn.kernels.pool import BLOCKS, NOT_BINARY, array_at, my_blocks, my_part, my_share, rows_of, wait_for_all
-from carebn.kernels.simd import (
-    AT_ONCE,
-    BITS,
-    ENTRIES,
-    LANES,
-    ROW,
-    TABLES,
-    WIDEST,
-    add_looked_up,
-    fill_table,
-    write_codes,
-)
+from carebn.kernels import simd
+from carebn.kernels.jit import array_at, int32, int64, njit, uint16
+from carebn.kernels.pool import BLOCKS, NOT_BINARY, my_part, my_share, rows_of, wait_for_all
+from carebn.kernels.simd import AT_ONCE, BITS, ENTRIES, LANES, ROW, TABLES, WIDEST
 from carebn.kernels.tables import INT, REAL, Array, Scratch, Table
 
 TILE = 16  # rows and columns that are transposed together
@@ -43,7 +33,6 @@ PRODUCT = Table(
     z=Array(REAL, "samples, columns"),
     flags=Array(torch.int64, str(BLOCKS)),  # whether a block's inputs were all 0 or 1
     start=Scratch(REAL, "columns"), tables=Scratch(REAL, str(TABLES)),
-    rest=Scratch(torch.int32, f"{BITS + 1}, {LANES}"),
 )  # fmt: skip
 WEIGHT_GRADIENT = Table(
     samples=INT, inputs=INT, outputs=INT, columns=INT, slabs=INT, code_rows=INT,
@@ -73,6 +62,18 @@ def slab_of(s: int, slabs: int, vectors: int) -> tuple[int, int]:
 
 
 @njit
+def four_rows(rows: int, step: int, m: int, samples: int, silence: int) -> tuple[int, int, int, int]:
+    """The addresses of the rows m to m + 3, ``step`` bytes apart; silence is in place of samples that are not there."""
+    first = rows + m * step
+    return (
+        first if m < samples else silence,
+        first + step if m + 1 < samples else silence,
+        first + 2 * step if m + 2 < samples else silence,
+        first + 3 * step if m + 3 < samples else silence,
+    )
+
+
+@njit
 def _weights_by_input(weight: Any, wide: Any, mine: Any) -> None:
     """wide[k] = weight[:, k] for these inputs k, with zeros where there is no such input or no such output."""
     outputs, inputs = weight.shape
@@ -97,27 +98,19 @@ def product(t: Any, one: Any) -> int:
     codes = array_at(t.codes, (samples, groups), uint16(0))
     wide = array_at(t.wide, (t.wide_rows, columns), one)
     flags = array_at(t.flags, (BLOCKS,), int64(0))
-    rest_ = my_part(t, t.rest, (BITS + 1) * ROW)  # the inputs that are left of one sample, in the first column
-    rest = array_at(rest_, (BITS, LANES), int32(0))
-    rest[:] = 0
-    rest_code = array_at(rest_ + BITS * ROW, (LANES,), uint16(0))
-    for block in my_blocks(t):
+    for block in my_share(t, BLOCKS):
         flags[block] = 1
         for m in rows_of(block, samples):
             a = t.x + m * inputs * 4
             code = codes[m]
-            binary = write_codes(
+            binary = simd.write_codes(
                 a, a + quarter * 4, a + 2 * quarter * 4, a + 3 * quarter * 4, code.ctypes.data, quarter
             )
-            for g in range(quarter, groups):
-                code[g] = 0
-            if left > 0:
-                for j in range(left):
-                    rest[j, 0] = x[m, BITS * quarter + j]
-                binary &= write_codes(
-                    rest_, rest_ + ROW, rest_ + 2 * ROW, rest_ + 3 * ROW, rest_code.ctypes.data, LANES
-                )
-                code[quarter] = rest_code[0]
+            code[quarter:] = 0
+            for j in range(left):
+                bits = x[m, BITS * quarter + j]
+                binary &= bits == 0 or bits == simd.ONE
+                code[quarter] += (bits == simd.ONE) * (ROW << j)
             if not binary:
                 flags[block] = 0
                 break
@@ -131,7 +124,6 @@ def product(t: Any, one: Any) -> int:
     if t.bias != 0:
         start[:outputs] = array_at(t.bias, (outputs,), one)
     tables = my_part(t, t.tables, TABLES * 4)
-    nothing = t.wide_rows - 1
     slabs = (vectors + WIDEST - 1) // WIDEST
     for s in range(slabs):
         v0, width = slab_of(s, slabs, vectors)
@@ -139,22 +131,18 @@ def product(t: Any, one: Any) -> int:
             for i in range(AT_ONCE):
                 g = g0 + i
                 if g < quarter:
-                    a, b, c, d = g, g + quarter, g + 2 * quarter, g + 3 * quarter
+                    first, apart = g, quarter
                 elif g == quarter and left > 0:
-                    a, b, c, d = BITS * quarter, BITS * quarter + 1, BITS * quarter + 2, BITS * quarter + 3
+                    first, apart = BITS * quarter, 1
                 else:
-                    a, b, c, d = nothing, nothing, nothing, nothing
-                part = t.wide + v0 * ROW
-                fill_table(
-                    tables + i * ENTRIES * width * ROW,
-                    part + a * columns * 4, part + b * columns * 4, part + c * columns * 4, part + d * columns * 4,
-                    width,
-                )  # fmt: skip
-            for block in my_blocks(t):
+                    first, apart = t.wide_rows - 1, 0  # nothing
+                a, row = t.wide + first * columns * 4 + v0 * ROW, apart * columns * 4
+                simd.fill_table(tables + i * ENTRIES * width * ROW, a, a + row, a + 2 * row, a + 3 * row, width)
+            for block in my_share(t, BLOCKS):
                 rows = rows_of(block, samples)
                 out = t.z + rows.start * columns * 4 + v0 * ROW
                 source, step = (start.ctypes.data + v0 * ROW, 0) if g0 == 0 else (out, columns * 4)
-                add_looked_up(
+                simd.add_looked_up(
                     width, out, columns * 4, source, step, t.codes + (rows.start * groups + g0) * 2, groups * 2, 2,
                     tables, len(rows),
                 )  # fmt: skip
@@ -172,23 +160,14 @@ def gradient_of_slab(
     """
     inputs = by_input.shape[0]
     out = by_input.ctypes.data
-    part = grad_ + v0 * ROW
+    part, row = grad_ + v0 * ROW, width * ROW
     for p in range((samples + BITS * AT_ONCE - 1) // (BITS * AT_ONCE)):
         for i in range(AT_ONCE):
-            m = (p * AT_ONCE + i) * BITS
-            fill_table(
-                tables_ + i * ENTRIES * width * ROW,
-                part + m * columns * 4 if m < samples else silence_,
-                part + (m + 1) * columns * 4 if m + 1 < samples else silence_,
-                part + (m + 2) * columns * 4 if m + 2 < samples else silence_,
-                part + (m + 3) * columns * 4 if m + 3 < samples else silence_,
-                width,
-            )  # fmt: skip
-        source, step = (silence_, 0) if p == 0 else (out, width * ROW)
-        add_looked_up(
-            width, out, width * ROW, source, step, codes_ + p * AT_ONCE * code_row * 2, 2, code_row * 2,
-            tables_, inputs,
-        )  # fmt: skip
+            four = four_rows(part, columns * 4, (p * AT_ONCE + i) * BITS, samples, silence_)
+            simd.fill_table(tables_ + i * ENTRIES * row, *four, width)
+        source, step = (silence_, 0) if p == 0 else (out, row)
+        codes = codes_ + p * AT_ONCE * code_row * 2
+        simd.add_looked_up(width, out, row, source, step, codes, 2, code_row * 2, tables_, inputs)
 
 
 @njit
@@ -199,16 +178,11 @@ def weight_gradient(t: Any, one: Any) -> int:
     """
     samples, inputs, outputs, columns = t.samples, t.inputs, t.outputs, t.columns
     result = array_at(t.result, (outputs, inputs), one)
-    for block in my_blocks(t):
+    for block in my_share(t, BLOCKS):
         for g in rows_of(block, t.code_rows):
-            m = g * BITS
-            write_codes(
-                t.x + m * inputs * 4 if m < samples else t.silence,
-                t.x + (m + 1) * inputs * 4 if m + 1 < samples else t.silence,
-                t.x + (m + 2) * inputs * 4 if m + 2 < samples else t.silence,
-                t.x + (m + 3) * inputs * 4 if m + 3 < samples else t.silence,
-                t.codes + g * inputs * 2, inputs,
-            )  # fmt: skip
+            simd.write_codes(
+                *four_rows(t.x, inputs * 4, g * BITS, samples, t.silence), t.codes + g * inputs * 2, inputs
+            )
     wait_for_all(t)
     tables = my_part(t, t.tables, TABLES * 4)
     total = my_part(t, t.total, inputs * WIDEST * ROW)

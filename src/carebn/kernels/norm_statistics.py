@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from carebn.kernels.jit import float64, int64, njit
-from carebn.kernels.pool import BLOCKS, array_at
+from carebn.kernels.jit import array_at, float64, int64, njit
+from carebn.kernels.pool import BLOCKS
 from carebn.kernels.tables import INT, NUMBER, REAL, Array, Table
 
 NO_UPDATE, AVERAGE, CONFIDENCE = 0, 1, 2
@@ -45,7 +45,7 @@ def _follow(moving: Any, error: Any, f: int, value: Any, noise: Any, momentum: A
 
 
 @njit
-def update_moving(t: Any, one: Any) -> None:
+def update_moving(t: Any, one: Any) -> int:
     """The moving statistics follow the batch's mean and variance by one of two rules.
 
     CONFIDENCE   Algorithm 1 of the paper: D ← (1 − α)D + α·gap²; K = D/(D + R); moving ← moving + K·gap
@@ -54,7 +54,7 @@ def update_moving(t: Any, one: Any) -> None:
     It also counts the update.
     """
     if t.rule == NO_UPDATE:
-        return
+        return 0
     features, momentum, limit = t.features, t.momentum, t.limit
     array_at(t.updates, (1,), int64(0))[0] += 1
     statistics = array_at(t.statistics, (2, t.columns), float64(0))
@@ -67,12 +67,13 @@ def update_moving(t: Any, one: Any) -> None:
             unbiased = var[f] * t.count / (t.count - 1)
             _store(moving_mean, f, old_mean + momentum * (mean[f] - old_mean), limit)
             _store(moving_var, f, old_var + momentum * (unbiased - old_var), limit)
-        return
+        return 0
     error_mean = array_at(t.error_mean, (features,), one)
     error_var = array_at(t.error_var, (features,), one)
     for f in range(features):
         _follow(moving_mean, error_mean, f, mean[f], var[f] / t.batch, momentum, limit)
         _follow(moving_var, error_var, f, var[f], 2 * var[f] * var[f] / (t.batch - 1), momentum, limit)
+    return 0
 
 
 # The rest is float32 and serves ``packed``, whose maps [3, columns] are scale, shift and center of every column.

@@ -15,20 +15,9 @@ import numpy as np
 import torch
 
 from carebn.kernels import norm_statistics, packed_simd
-from carebn.kernels.jit import float64, int64, njit
-from carebn.kernels.lookup import gradient_of_slab, slab_of, transpose
-from carebn.kernels.pool import (
-    BLOCKS,
-    NOT_FINITE,
-    array_at,
-    i_am_first,
-    my_blocks,
-    my_number,
-    my_part,
-    my_share,
-    rows_of,
-    wait_for_all,
-)
+from carebn.kernels.jit import array_at, float64, int64, njit
+from carebn.kernels.lookup import four_rows, gradient_of_slab, slab_of, transpose
+from carebn.kernels.pool import BLOCKS, NOT_FINITE, my_number, my_part, my_share, rows_of, wait_for_all
 from carebn.kernels.simd import AT_ONCE, BITS, BYTES, ENTRIES, LANES, ROW, TABLES, WIDEST, fill_table
 from carebn.kernels.tables import INT, NUMBER, REAL, Array, Scratch, Table
 
@@ -82,7 +71,7 @@ def encode(t: Any, one: Any) -> int:
     whole = t.columns // LANES
     row = array_at(my_part(t, t.row, t.columns * 4), (t.columns,), one)
     row[:] = 0
-    for block in my_blocks(t):
+    for block in my_share(t, BLOCKS):
         for b in rows_of(block, batch):
             row[:features] = a[b]
             packed_simd.encode(row.ctypes.data, t.spikes + b * size, batch * size, steps, t.constants, whole)
@@ -94,7 +83,7 @@ def encode(t: Any, one: Any) -> int:
 def count(t: Any, one: Any) -> int:
     """How often every neuron fired: counts [B, N'] of packed spikes."""
     batch, size = t.batch, t.size
-    for block in my_blocks(t):
+    for block in my_share(t, BLOCKS):
         for b in rows_of(block, batch):
             packed_simd.count_spikes(
                 t.spikes + b * size, batch * size, t.steps, t.counts + b * t.columns * 4, t.columns // LANES
@@ -122,7 +111,7 @@ def layer(t: Any, one: Any) -> int:
     start = array_at(my_part(t, t.start, WIDEST * ROW), (WIDEST * LANES,), one)
     for s in my_share(t, t.slabs):
         v0, width = slab_of(s, t.slabs, whole)
-        n0, end = v0 * LANES, (v0 + width) * LANES
+        n0, end, row = v0 * LANES, (v0 + width) * LANES, width * ROW
         n1 = min(end, outputs)
         slab_ = t.z + (v0 if t.keep else my_number(t) * WIDEST) * ROW * rows
 
@@ -136,12 +125,9 @@ def layer(t: Any, one: Any) -> int:
             start[: n1 - n0] = array_at(t.bias, (outputs,), one)[n0:n1]
         for p in range(x_size // WORD):
             for i in range(AT_ONCE):
-                first = wide + (p * AT_ONCE + i) * BITS * width * ROW
-                fill_table(
-                    tables + i * ENTRIES * width * ROW,
-                    first, first + width * ROW, first + 2 * width * ROW, first + 3 * width * ROW, width,
-                )  # fmt: skip
-            source, step = (start.ctypes.data, 0) if p == 0 else (slab_, width * ROW)
+                a = wide + (p * AT_ONCE + i) * BITS * row
+                fill_table(tables + i * ENTRIES * row, a, a + row, a + 2 * row, a + 3 * row, width)
+            source, step = (start.ctypes.data, 0) if p == 0 else (slab_, row)
             packed_simd.add_looked_up(width, slab_, source, step, t.x + p * WORD, x_size, tables, rows)
 
         # scale and shift
@@ -153,7 +139,7 @@ def layer(t: Any, one: Any) -> int:
                     mine = rows_of(b, batch)
                     for step in range(steps):
                         packed_simd.add_moments(
-                            slab_ + (step * batch + mine.start) * width * ROW + v * ROW, width * ROW, len(mine),
+                            slab_ + (step * batch + mine.start) * row + v * ROW, row, len(mine),
                             center_ + (v0 + v) * ROW,
                             t.sums + (b * columns + n0 + v * LANES) * 8,
                             t.sums + ((BLOCKS + b) * columns + n0 + v * LANES) * 8,
@@ -165,16 +151,16 @@ def layer(t: Any, one: Any) -> int:
         # neurons
         for v in range(width):
             packed_simd.fire(
-                slab_ + v * ROW, width * ROW, steps, batch, scale_ + (v0 + v) * ROW, shift_ + (v0 + v) * ROW,
+                slab_ + v * ROW, row, steps, batch, scale_ + (v0 + v) * ROW, shift_ + (v0 + v) * ROW,
                 t.neuron, t.spikes + (v0 + v) * BYTES, t.out_size,
             )  # fmt: skip
-    if i_am_first(t):
+    if my_number(t) == 0:
         array_at(t.spikes, (rows, t.out_size), np.uint8(0))[:, whole * BYTES :] = 0
     if normalised:
         wait_for_all(t)
         if finite[0] == 0:
             return NOT_FINITE
-        if i_am_first(t):
+        if my_number(t) == 0:
             norm_statistics.update_moving(t, one)
     return 0
 
@@ -189,16 +175,11 @@ def layer_backward(t: Any, one: Any) -> int:
     grad_time = batch * columns * 4 if t.g_steps > 1 else 0
     result = array_at(t.grad_weight, (outputs, inputs), one)
     path = array_at(t.path, (2, columns), one)
-    for block in my_blocks(t):
+    for block in my_share(t, BLOCKS):
         for g in rows_of(block, t.code_rows):
-            m = g * BITS
             packed_simd.unpack_codes(
-                t.x + m * x_size if m < rows else t.silence,
-                t.x + (m + 1) * x_size if m + 1 < rows else t.silence,
-                t.x + (m + 2) * x_size if m + 2 < rows else t.silence,
-                t.x + (m + 3) * x_size if m + 3 < rows else t.silence,
-                t.codes + g * x_size * 8 * 2, x_size,
-            )  # fmt: skip
+                *four_rows(t.x, x_size, g * BITS, rows, t.silence), t.codes + g * x_size * 8 * 2, x_size
+            )
     wait_for_all(t)
     tables = my_part(t, t.tables, TABLES * 4)
     total = my_part(t, t.total, inputs * WIDEST * ROW)

@@ -12,30 +12,20 @@ So the results do not depend on the number of threads.
 import ctypes
 import os
 from collections.abc import Callable
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from typing import Any, NamedTuple
 
 import torch
 from llvmlite import ir
 
-from carebn.kernels.jit import carray, cfunc, int64, intrinsic, njit, types
+from carebn.kernels.jit import array_at, cfunc, int64, intrinsic, njit, types
 from carebn.kernels.tables import KernelFault, Table
 from carebn.machine import keep_freed_memory
 
 BLOCKS = 16  # pieces of work per kernel call; fixed, so that sums are added in the same order on any thread count
 # What a thread reports when it has come to its end, and what it may have noticed.
 FINISHED, NOT_FINITE, NOT_BINARY = 1, 2, 4
-
-
-@intrinsic
-def pointer_to(typingctx: Any, address: Any, like: Any) -> Any:
-    """The int64 ``address`` as a pointer to values of the type of ``like``."""
-    pointer = types.CPointer(like)
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(pointer))
-
-    return pointer(types.int64, like), codegen
 
 
 def _caller(returns: Any, kind: Any) -> Any:
@@ -57,14 +47,8 @@ call_for_nothing = _caller(types.none, ir.VoidType())
 
 
 @njit
-def array_at(address: int, shape: Any, one: Any) -> Any:
-    """Inside a kernel: the array at this address, of values like ``one``."""
-    return carray(pointer_to(address, one), shape)
-
-
-@njit
 def my_number(t: Any) -> Any:
-    """Inside a kernel: which of the threads this is."""
+    """Inside a kernel: which of the threads this is. Number 0 does the work that only one may do."""
     return int64(0) if t.thread_number == 0 else int64(call_for_int(t.thread_number))
 
 
@@ -83,22 +67,10 @@ def my_share(t: Any, pieces: int) -> Any:
 
 
 @njit
-def my_blocks(t: Any) -> Any:
-    """Inside a kernel: the blocks that this thread works on."""
-    return my_share(t, BLOCKS)
-
-
-@njit
 def rows_of(block: int, batch: int) -> Any:
     """The rows of one block."""
     size = (batch + BLOCKS - 1) // BLOCKS
     return range(min(block * size, batch), min((block + 1) * size, batch))
-
-
-@njit
-def i_am_first(t: Any) -> bool:
-    """Inside a kernel: whether this thread does the work that only one may do."""
-    return bool(my_number(t) == 0)
 
 
 @njit
@@ -113,7 +85,7 @@ def leave(t: Any, noticed: int) -> None:
     """The last thing a thread does: report, and how many there are."""
     report = array_at(t.report, (2 + my_number(t),), int64(0))
     report[1 + my_number(t)] = FINISHED | noticed
-    if i_am_first(t):
+    if my_number(t) == 0:
         report[0] = 1 if t.thread_count == 0 else call_for_int(t.thread_count)
 
 
@@ -166,24 +138,17 @@ class Kernel:
     def __call__(self, dtype: torch.dtype, *, serially: bool = False, **fields: Any) -> int:
         """Run it on torch's threads, or for small work on this one alone; what the threads noticed."""
         function = self.compiled(dtype)
-        openmp = None if serially else _openmp()
-        threads = torch.get_num_threads() if openmp else 1
+        openmp = None if serially or torch.get_num_threads() == 1 else _openmp()
+        threads, functions = (1, (0, 0, 0)) if openmp is None else (torch.get_num_threads(), openmp.functions)
         report = (ctypes.c_int64 * (1 + threads))()
-        several = openmp is not None and threads > 1
-        functions = openmp.functions if openmp is not None and several else (0, 0, 0)
         table = self.table.fill((*functions, ctypes.addressof(report)), threads, dtype, fields)
-        if openmp is not None and several:
-            openmp.parallel(function.address, table.address, threads, 0)
-        else:
+        if openmp is None:
             function.ctypes(table.address)
+        else:
+            openmp.parallel(function.address, table.address, threads, 0)
         team, *said = report
-        noticed = 0
-        for word in said[:team]:
-            if not word & FINISHED:
-                team = 0
-            noticed |= word
-        if team == 0:
+        if team == 0 or not all(word & FINISHED for word in said[:team]):
             raise KernelFault(
                 f"the compiled kernel {self.name} did not come to its end; what it wrote is not to be used"
             )
-        return noticed & ~FINISHED
+        return reduce(or_, said[:team]) & ~FINISHED

@@ -19,6 +19,11 @@ def new(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.empty(shape, dtype=dtype, device="cpu")
 
 
+def filled_up(x: Tensor, columns: int) -> Tensor:
+    """With zeros to so many columns, in one piece."""
+    return nn.functional.pad(x, (0, columns - x.shape[-1])) if columns > x.shape[-1] else x.contiguous()
+
+
 def _worth_looking_up(samples: int, inputs: int, outputs: int, dtype: torch.dtype) -> bool:
     """Where the look-up wins over the dense product, as measured; it is written for float32."""
     return dtype == torch.float32 and samples >= 512 and inputs >= 64 and outputs >= 16
@@ -48,14 +53,18 @@ def weight_gradient(grad: Tensor, x: Tensor, spikes: bool) -> Tensor:
     if not (spikes and _worth_looking_up(samples, inputs, outputs, x.dtype)):
         return grad.t() @ x
     columns = rounded_up(outputs, LANES)
-    grad = nn.functional.pad(grad, (0, columns - outputs)) if columns > outputs else grad.contiguous()
     vectors, code_rows = columns // LANES, rounded_up(samples, BITS * AT_ONCE) // BITS
     result = new(outputs, inputs)
     KERNELS["spike_weight_gradient"](
         torch.float32,
         samples=samples, inputs=inputs, outputs=outputs, columns=columns, code_rows=code_rows,
         slabs=max(-(-vectors // WIDEST), min(vectors, torch.get_num_threads())),  # one for every thread at least
-        x=x.contiguous(), grad=grad, codes=new(code_rows, inputs, dtype=torch.uint16), result=result,
-        silence=new(max(inputs, columns)).zero_(),
+        x=x.contiguous(), grad=filled_up(grad, columns), codes=new(code_rows, inputs, dtype=torch.uint16),
+        result=result, silence=new(max(inputs, columns)).zero_(),
     )  # fmt: skip
     return result
+
+
+def input_gradient(grad: Tensor, weight: Tensor, per_spike: float) -> Tensor:
+    """grad [M, N] · W [N, K] + what every spike gets besides, which costs nothing within the product."""
+    return torch.addmm(weight.new_full((1,), per_spike), grad, weight) if per_spike else grad @ weight

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from carebn.kernels.jit import float64, njit
-from carebn.kernels.pool import BLOCKS, array_at, my_blocks, my_part, rows_of
+from carebn.kernels.jit import array_at, float64, njit
+from carebn.kernels.pool import BLOCKS, my_part, my_share, rows_of
 from carebn.kernels.tables import INT, REAL, Array, Scratch, Table
 
 LIF, DN = 0, 1  # the families of neurons
@@ -98,7 +98,7 @@ def moments(t: Any, one: Any) -> int:
     """
     z = array_at(t.z, (t.steps, t.batch, t.features), one)
     sums = array_at(t.sums, (2, BLOCKS, t.groups, t.features), float64(0))
-    for block in my_blocks(t):
+    for block in my_share(t, BLOCKS):
         sums[:, block] = 0
         for step in range(t.steps):
             g = step if t.groups > 1 else 0
@@ -115,7 +115,7 @@ def moments(t: Any, one: Any) -> int:
 
 
 @njit
-def lif_potential(
+def _lif_potential(
     z: Any, scale: Any, shift: Any, state: Any, before: Any, after: Any, constants: Any, one: Any
 ) -> None:
     """With or without a synaptic current: LIF is CLIF with a current that is forgotten at once, 0·C + y."""
@@ -130,7 +130,7 @@ def lif_potential(
 
 @njit
 def _lif_pull(
-    h: Any, before: Any, slope: Any, grad_spike: Any, state: Any, grad_y: Any, constants: Any, last: bool, one: Any
+    h: Any, slope: Any, grad_spike: Any, state: Any, grad_y: Any, constants: Any, last: bool, one: Any
 ) -> None:
     """Nobody inherits the ``last`` potential, be it infinite."""
     threshold, current_decay, decay = constants[0], constants[1], constants[2]
@@ -146,7 +146,9 @@ def _lif_pull(
 
 
 @njit
-def dn_potential(z: Any, scale: Any, shift: Any, state: Any, before: Any, after: Any, constants: Any, one: Any) -> None:
+def _dn_potential(
+    z: Any, scale: Any, shift: Any, state: Any, before: Any, after: Any, constants: Any, one: Any
+) -> None:
     threshold, current_decay = constants[0], constants[1]
     theta_v, theta_u, theta_r, theta_s = constants[2], constants[3], constants[4], constants[5]
     c, u = state[0], state[1]
@@ -162,9 +164,7 @@ def dn_potential(z: Any, scale: Any, shift: Any, state: Any, before: Any, after:
 
 
 @njit
-def _dn_pull(
-    h: Any, before: Any, slope: Any, grad_spike: Any, state: Any, grad_y: Any, constants: Any, last: bool, one: Any
-) -> None:
+def _dn_pull(h: Any, before: Any, slope: Any, grad_spike: Any, state: Any, grad_y: Any, constants: Any) -> None:
     """``grad_fired`` is what the step after says of this step's spike."""
     threshold, current_decay = constants[0], constants[1]
     theta_v, theta_u, theta_r, theta_s = constants[2], constants[3], constants[4], constants[5]
@@ -186,35 +186,42 @@ def _dn_pull(
 # --- over time -------------------------------------------------------------------------------------------------------
 
 
-def _forward_of(potential: Any) -> Any:
-    @njit
-    def forward(t: Any, one: Any) -> None:
-        steps, batch, features, z_steps, s_steps = t.steps, t.batch, t.features, t.z_steps, t.s_steps
-        zero = one - one
-        z = array_at(t.z, (z_steps, batch, features), one)
-        scale = array_at(t.scale, (s_steps, features), one)
-        shift = array_at(t.shift, (s_steps, features), one)
-        out = array_at(t.spikes, (steps, batch, features), one)
-        constants = array_at(t.neuron, (t.constants,), one)
-        threshold = constants[0]
-        state = array_at(my_part(t, t.state, 6 * WIDTH * z.itemsize), (6, WIDTH), one)
-        for block in my_blocks(t):
-            for b in rows_of(block, batch):
-                for f0 in range(0, features, WIDTH):
-                    f1 = min(f0 + WIDTH, features)
-                    state[:5] = 0
-                    for step in range(steps):
-                        tz = step if z_steps > 1 else 0
-                        ts = step if s_steps > 1 else 0
-                        before, after = state[4 + step % 2], state[4 + (step + 1) % 2]  # they take turns
-                        potential(
-                            z[tz, b, f0:f1], scale[ts, f0:f1], shift[ts, f0:f1], state, before, after, constants, one
-                        )
-                        spikes = out[step, b, f0:f1]
-                        for f in range(spikes.size):
-                            spikes[f] = one if after[f] > threshold else zero
+@njit
+def potential(
+    family: int, z: Any, scale: Any, shift: Any, state: Any, before: Any, after: Any, constants: Any, one: Any
+) -> None:
+    if family == LIF:
+        _lif_potential(z, scale, shift, state, before, after, constants, one)
+    else:
+        _dn_potential(z, scale, shift, state, before, after, constants, one)
 
-    return forward
+
+@njit
+def fire(t: Any, one: Any) -> int:
+    steps, batch, features, z_steps, s_steps = t.steps, t.batch, t.features, t.z_steps, t.s_steps
+    zero = one - one
+    z = array_at(t.z, (z_steps, batch, features), one)
+    scale = array_at(t.scale, (s_steps, features), one)
+    shift = array_at(t.shift, (s_steps, features), one)
+    out = array_at(t.spikes, (steps, batch, features), one)
+    constants = array_at(t.neuron, (t.constants,), one)
+    threshold = constants[0]
+    state = array_at(my_part(t, t.state, 6 * WIDTH * z.itemsize), (6, WIDTH), one)
+    for block in my_share(t, BLOCKS):
+        for b in rows_of(block, batch):
+            for f0 in range(0, features, WIDTH):
+                here = slice(f0, min(f0 + WIDTH, features))
+                state[:5] = 0
+                for step in range(steps):
+                    tz, ts = min(step, z_steps - 1), min(step, s_steps - 1)
+                    before, after = state[4 + step % 2], state[4 + (step + 1) % 2]  # they take turns
+                    potential(
+                        t.family, z[tz, b, here], scale[ts, here], shift[ts, here], state, before, after, constants, one
+                    )
+                    spikes = out[step, b, here]
+                    for f in range(spikes.size):
+                        spikes[f] = one if after[f] > threshold else zero
+    return 0
 
 
 @njit
@@ -224,67 +231,42 @@ def _accumulate_row(grad_y: Any, z: Any, center: Any, total: Any, product: Any) 
         product[f] += grad_y[f] * (z[f] - center[f])
 
 
-def _backward_of(potential: Any, pull: Any) -> Any:
-    @njit
-    def backward(t: Any, one: Any) -> None:
-        steps, batch, features = t.steps, t.batch, t.features
-        z_steps, s_steps, g_steps = t.z_steps, t.s_steps, t.g_steps
-        z = array_at(t.z, (z_steps, batch, features), one)
-        scale = array_at(t.scale, (s_steps, features), one)
-        shift = array_at(t.shift, (s_steps, features), one)
-        center = array_at(t.center, (s_steps, features), one)
-        grad_spikes = array_at(t.grad_spikes, (g_steps, batch, features), one)
-        grad_y = array_at(t.grad_y, (steps, batch, features), one)
-        sums = array_at(t.sums, (2, BLOCKS, s_steps, features), one)
-        constants = array_at(t.neuron, (t.constants,), one)
-        room = array_at(my_part(t, t.state, (steps + 6) * WIDTH * z.itemsize), (steps + 6, WIDTH), one)
-        slope, state, h = room[0], room[1:5], room[5:]  # h[0] is the potential before the first step
-        for block in my_blocks(t):
-            sums[:, block] = 0
-            for b in rows_of(block, batch):
-                for f0 in range(0, features, WIDTH):
-                    f1 = min(f0 + WIDTH, features)
-                    width = f1 - f0
-                    room[1:6] = 0
-                    for step in range(steps):
-                        tz = step if z_steps > 1 else 0
-                        ts = step if s_steps > 1 else 0
-                        potential(z[tz, b, f0:f1], scale[ts, f0:f1], shift[ts, f0:f1], state, h[step], h[step + 1],
-                                  constants, one)  # fmt: skip
-                    state[:] = 0
-                    for step in range(steps - 1, -1, -1):
-                        tz = step if z_steps > 1 else 0
-                        ts = step if s_steps > 1 else 0
-                        tg = step if g_steps > 1 else 0
-                        here, mine = h[step + 1, :width], grad_y[step, b, f0:f1]
-                        _surrogate(here, slope, constants[0], t.surrogate, constants[constants.size - 1], one)
-                        last = step == steps - 1
-                        pull(here, h[step], slope, grad_spikes[tg, b, f0:f1], state, mine, constants, last, one)
-                        _accumulate_row(mine, z[tz, b, f0:f1], center[ts, f0:f1], sums[0, block, ts, f0:f1],
-                                        sums[1, block, ts, f0:f1])  # fmt: skip
-
-    return backward
-
-
-_lif_forward, _dn_forward = _forward_of(lif_potential), _forward_of(dn_potential)
-_lif_backward, _dn_backward = _backward_of(lif_potential, _lif_pull), _backward_of(dn_potential, _dn_pull)
-
-
-@njit
-def fire(t: Any, one: Any) -> int:
-    if t.family == LIF:
-        _lif_forward(t, one)
-    else:
-        _dn_forward(t, one)
-    return 0
-
-
 @njit
 def fire_backward(t: Any, one: Any) -> int:
-    if t.family == LIF:
-        _lif_backward(t, one)
-    else:
-        _dn_backward(t, one)
+    steps, batch, features = t.steps, t.batch, t.features
+    z_steps, s_steps, g_steps = t.z_steps, t.s_steps, t.g_steps
+    z = array_at(t.z, (z_steps, batch, features), one)
+    scale = array_at(t.scale, (s_steps, features), one)
+    shift = array_at(t.shift, (s_steps, features), one)
+    center = array_at(t.center, (s_steps, features), one)
+    grad_spikes = array_at(t.grad_spikes, (g_steps, batch, features), one)
+    grad_y = array_at(t.grad_y, (steps, batch, features), one)
+    sums = array_at(t.sums, (2, BLOCKS, s_steps, features), one)
+    constants = array_at(t.neuron, (t.constants,), one)
+    room = array_at(my_part(t, t.state, (steps + 6) * WIDTH * z.itemsize), (steps + 6, WIDTH), one)
+    slope, state, h = room[0], room[1:5], room[5:]  # h[0] is the potential before the first step
+    for block in my_share(t, BLOCKS):
+        sums[:, block] = 0
+        for b in rows_of(block, batch):
+            for f0 in range(0, features, WIDTH):
+                here = slice(f0, min(f0 + WIDTH, features))
+                room[1:6] = 0
+                for step in range(steps):
+                    y, ts = z[min(step, z_steps - 1), b, here], min(step, s_steps - 1)
+                    potential(
+                        t.family, y, scale[ts, here], shift[ts, here], state, h[step], h[step + 1], constants, one
+                    )
+                state[:] = 0
+                for step in range(steps - 1, -1, -1):
+                    y, ts = z[min(step, z_steps - 1), b, here], min(step, s_steps - 1)
+                    grad, mine = grad_spikes[min(step, g_steps - 1), b, here], grad_y[step, b, here]
+                    after = h[step + 1, : mine.size]
+                    _surrogate(after, slope, constants[0], t.surrogate, constants[constants.size - 1], one)
+                    if t.family == LIF:
+                        _lif_pull(after, slope, grad, state, mine, constants, step == steps - 1, one)
+                    else:
+                        _dn_pull(after, h[step], slope, grad, state, mine, constants)
+                    _accumulate_row(mine, y, center[ts, here], sums[0, block, ts, here], sums[1, block, ts, here])
     return 0
 
 
@@ -310,11 +292,9 @@ def norm_backward(t: Any, one: Any) -> int:
     constant = array_at(t.constant, (k_steps, features), one)
     slope = array_at(t.slope, (k_steps, features), one)
     grad_y = array_at(t.grad_y, (steps, batch, features), one)
-    for block in my_blocks(t):
+    for block in my_share(t, BLOCKS):
         for step in range(steps):
-            tz = step if z_steps > 1 else 0
-            ts = step if s_steps > 1 else 0
-            tk = step if k_steps > 1 else 0
+            tz, ts, tk = min(step, z_steps - 1), min(step, s_steps - 1), min(step, k_steps - 1)
             for b in rows_of(block, batch):
                 _norm_backward_row(grad_y[step, b], z[tz, b], scale[ts], center[tk], constant[tk], slope[tk])
     return 0

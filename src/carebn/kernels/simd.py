@@ -38,7 +38,7 @@ BYTES = LANES // 8  # bytes of a vector's spikes
 WIDEST = 64 // LANES  # vectors in the widest row: so that the tables in use fit into the first-level cache
 TABLES = AT_ONCE * ENTRIES * WIDEST * LANES  # floats of the tables of one pass
 
-_ONE = int(np.float32(1).view(np.int32))
+ONE = int(np.float32(1).view(np.int32))  # the bits of 1.0
 _LOWEST = 23  # 1.0 has its bits 23 to 29 set, and no others
 LONG, _SHORT = ir.IntType(64), ir.IntType(16)
 FLOATS = ir.VectorType(ir.FloatType(), LANES)
@@ -189,7 +189,7 @@ def write_codes(builder: Any, a: Any, b: Any, c: Any, d: Any, codes: Any, count:
         strange = builder.load(odd)
         for j, row in enumerate((a, b, c, d)):
             bits = load(builder, builder.add(row, builder.mul(start, number(4))), INTS)
-            is_one = builder.icmp_signed("==", bits, _everywhere(_ONE))
+            is_one = builder.icmp_signed("==", bits, _everywhere(ONE))
             strange = builder.or_(strange, builder.select(is_one, _everywhere(0), bits))
             together = builder.or_(together, builder.and_(bits, _everywhere(1 << (_LOWEST + j))))
         builder.store(strange, odd)

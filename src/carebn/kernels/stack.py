@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from carebn.kernels import packed
 from carebn.kernels.catalogue import KERNELS
@@ -17,7 +17,7 @@ from carebn.kernels.fused import apply, constants, neuron_fields, note_update, p
 from carebn.kernels.norm_statistics import NO_UPDATE
 from carebn.kernels.plans import StackLayer
 from carebn.kernels.pool import BLOCKS, NOT_FINITE
-from carebn.kernels.products import new, rounded_up
+from carebn.kernels.products import filled_up, input_gradient, new, rounded_up
 from carebn.kernels.rates import FiringRates
 from carebn.kernels.simd import AT_ONCE, BITS, LANES, WIDEST
 
@@ -88,7 +88,7 @@ def _forward(layer: StackLayer, x: _Spikes, steps: int, batch: int, keep: bool) 
     elif layer.given is None:
         maps = _identity(columns)
     else:
-        maps = nn.functional.pad(torch.cat([*layer.given, layer.given[1]]), (0, columns - outputs))
+        maps = filled_up(torch.cat([*layer.given, layer.given[1]]), columns)
     kind, momentum, errors = (NO_UPDATE, 0.0, ()) if rule is None else rule
     error_mean, error_var = errors or (None, None)
     noticed = KERNELS["packed_layer"](
@@ -125,16 +125,15 @@ def _backward(
     x, (g_steps, batch, _) = memory.x, grad.shape
     rows, columns = steps * batch, rounded_up(outputs, LANES)
     code_rows = rounded_up(rows, BITS * AT_ONCE) // BITS
-    grad = nn.functional.pad(grad, (0, columns - outputs)) if columns > outputs else grad.contiguous()
     grad_z, over_time = new(rows, columns), new(batch, columns)
     grad_weight, grad_map = new(outputs, inputs), new(2, outputs)
     KERNELS["packed_layer_backward"](
         SINGLE,
         steps=steps, batch=batch, inputs=inputs, features=outputs, columns=columns, count=rows, x_size=x.size,
         slabs=memory.slabs, surrogate=layer.spec.surrogate, code_rows=code_rows, g_steps=g_steps,
-        x=x.bits, z=memory.z, maps=memory.maps, neuron=neuron_fields(layer.spec, SINGLE)["neuron"], grad=grad,
+        x=x.bits, z=memory.z, maps=memory.maps, neuron=neuron_fields(layer.spec, SINGLE)["neuron"],
+        grad=filled_up(grad, columns), grad_z=grad_z, over_time=over_time, grad_weight=grad_weight, grad_map=grad_map,
         eps=0.0 if layer.norm is None else layer.norm.eps, norm_weight=norm_weight, var=memory.var,
-        grad_z=grad_z, over_time=over_time, grad_weight=grad_weight, grad_map=grad_map,
         sums=new(2, BLOCKS, columns), path=new(2, columns), codes=new(code_rows, x.size * 8, dtype=torch.uint16),
         silence=new(max(x.size, columns)).zero_(),
     )  # fmt: skip
@@ -195,10 +194,7 @@ class _Stack(torch.autograd.Function):
             else:
                 gradients[:0] = grad_weight, None if layer.bias is None else grad_offset, None, None
             if i > 0:
-                if per_spike[i]:  # which costs nothing within the product
-                    grad = torch.addmm(weight.new_full((1,), per_spike[i]), grad_z, weight).view(steps, batch, -1)
-                else:
-                    grad = (grad_z @ weight).view(steps, batch, -1)
+                grad = input_gradient(grad_z, weight, per_spike[i]).view(steps, batch, -1)
         # Every spike has derivative one with respect to the stimulation: summed over time first, multiplied once.
         to_stimulation = over_time @ saved[0] if ctx.needs_input_grad[0] else None
         if to_stimulation is not None and per_spike[0]:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from carebn.kernels.jit import carray, from_dtype, intrinsic, njit, types
+from carebn.kernels.jit import array_at, from_dtype, njit
 
 INT, NUMBER = "int", "number"
 REAL = "real"  # the precision that the kernel is compiled for
@@ -115,17 +115,10 @@ def _checker(fields: dict[str, Any]) -> Any:
 
 
 def _reader(record: np.dtype[Any]) -> Any:
-    pointer = types.CPointer(from_dtype(record))
-
-    @intrinsic
-    def as_pointer(typingctx: Any, address: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.inttoptr(args[0], context.get_value_type(pointer))
-
-        return pointer(types.int64), codegen
+    kind = from_dtype(record)
 
     @njit
     def at(address: int) -> Any:
-        return carray(as_pointer(address), (1,))[0]
+        return array_at(address, (1,), kind)[0]
 
     return at

@@ -117,11 +117,11 @@ class TwinCritic(nn.Module):
     def squared_error(self, obs: Tensor, action: Tensor, target: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
         """The values [2, B], the sum of both critics' mean squared errors from a target [B], and its gradients in the
         order of the parameters: what autograd would give, without its graph."""
-        x = torch.cat([obs, action], -1)
-        values, hidden = _values(x, list(self.weights), list(self.biases))
+        x, weights = torch.cat([obs, action], -1), list(self.weights)
+        values, hidden = _values(x, weights, list(self.biases))
         error = values - target
         loss = error.square().sum() / len(target)
-        _, to_weights, to_biases = _gradients(error * (2 / len(target)), x, hidden, list(self.weights))
+        _, to_weights, to_biases = _gradients(error * (2 / len(target)), x, hidden, weights)
         return values, loss, [*to_weights, *to_biases]
 
     @torch.no_grad()

@@ -87,7 +87,11 @@ class _Plan:
             for layer, table in zip(self._layers, self._tables, strict=True)
         ]
         places = torch.tensor([table.address for table in tables], dtype=torch.int64, device="cpu")
-        if KERNELS["act"](SINGLE, batch=len(obs), obs=x, tables=places, counts=counts, **self._fields) & NOT_FINITE:
+        # threads share observations, so that one alone is one thread's work
+        noticed = KERNELS["act"](
+            SINGLE, serially=len(obs) == 1, batch=len(obs), obs=x, tables=places, counts=counts, **self._fields
+        )
+        if noticed & NOT_FINITE:
             raise NotForKernelsError  # a norm's map: multiplied out it is another one then
         if not math.isfinite(self._weight.sum()):  # the module makes 0·NaN of what belongs to other outputs
             raise NotForKernelsError

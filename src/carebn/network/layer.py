@@ -54,10 +54,9 @@ class SpikingLayer(nn.Module):
             if isinstance(norm, Norm):
                 norm.check_input(x.new_empty(1).expand(steps, x.shape[1], plan.weight.shape[0]))
             with suppress(NotForKernelsError):
-                if not is_asked(self):
-                    return fused.spiking_layer(plan, x, stimulation, steps)
-                fired, rate = fused.counted_layer(plan, x, stimulation, steps)
-                answer(rate)
+                fired, rate = fused.spiking_layer(plan, x, stimulation, steps, is_asked(self))
+                if rate is not None:
+                    answer(rate)
                 return fired
         if stimulation is not None:
             x = straight_through(x, stimulation)
