@@ -5,15 +5,46 @@ It takes up to a minute when kernels are first used; afterwards they come from t
 
 from collections.abc import Callable
 from importlib import import_module
+from types import FrameType
 from typing import Any
 
 _held = 0  # how many times over numba's compiler is locked; also while a kernel is loaded from disk
 _compiles = False  # rather than loads
 _listening = False
+_waiting: BaseException | None = None  # to be raised
 
 
 def now() -> bool:
     return _held > 0 and _compiles
+
+
+def interrupt(error: BaseException, frame: FrameType | None) -> None:
+    """Raises ``error``, for a signal handler that was called at ``frame``.
+
+    What is raised while LLVM calls back into Python is printed and lost: then it waits for numba's next event, which
+    comes at the latest when the kernel is compiled.
+    """
+    global _waiting
+    if _listening and _called_back(frame):
+        _waiting = error
+    else:
+        raise error
+
+
+def _called_back(frame: FrameType | None) -> bool:
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name.startswith("_raw_") and "llvmlite" in code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _raise_what_waits() -> None:
+    global _waiting
+    if _waiting is not None:
+        error, _waiting = _waiting, None
+        raise error
 
 
 def listen(announce: Callable[[], None]) -> None:
@@ -33,6 +64,7 @@ def listen(announce: Callable[[], None]) -> None:
             global _held, _compiles
             _held -= 1
             _compiles = _compiles and _held > 0
+            _raise_what_waits()
 
     class Pass(event.Listener):  # type: ignore[misc]
         announced = False
@@ -43,6 +75,7 @@ def listen(announce: Callable[[], None]) -> None:
             if not self.announced:
                 self.announced = True
                 announce()
+            _raise_what_waits()
 
         def on_end(self, _: Any) -> None: ...
 

@@ -71,10 +71,11 @@ class StopRequest:
         self.asked = number
         if compiling.now():
             tell("stopping; a step that is compiling cannot be saved")
-            raise Stop(number)
+            compiling.interrupt(Stop(number), frame)
+            return
         tell("stopping after this step, saving; again to stop without saving")
         if self._can_be_given_up:
-            raise Stop(number)
+            compiling.interrupt(Stop(number), frame)
 
     @contextmanager
     def can_give_up(self) -> Iterator[None]:
@@ -105,7 +106,7 @@ def obeyed_at_once() -> Iterator[None]:
         if asked:
             leave(number, STOPPED)
         asked = True
-        raise Stop(number)
+        compiling.interrupt(Stop(number), frame)
 
     with handled_by(hear):
         yield

@@ -1,5 +1,7 @@
 """The command line: mistakes are one sentence, never a stack trace, and what it prints is true."""
 
+import json
+import re
 import shlex
 import subprocess
 import sys
@@ -161,10 +163,32 @@ def test_train_then_train_again(carebn) -> None:
     for name in ("policy.safetensors", "curve.png", "config.json", "command.txt", "metrics.jsonl", "versions.json"):
         assert (run / name).stat().st_size > 0
     assert f"carebn evaluate {run}" in trained.out
-    assert "; --which best takes its policy in place of the last\n" in trained.out
+    *_, last = (row for row in map(json.loads, (run / "metrics.jsonl").open()) if "eval/mean_return" in row)
+    is_the_last = json.loads((run / "best.json").read_text())["step"] == last["step"]
+    assert ("; --which best takes its policy in place of the last\n" in trained.out) is not is_the_last
     again = carebn("train", "--env-id", "InvertedPendulum-v4", *TINY)
     assert again.code == 0
     assert "this run is complete" in again.out
+
+
+def test_the_best_that_is_the_last_is_no_other_policy(carebn) -> None:
+    trained = carebn("train", "--env-id", "InvertedPendulum-v4", *TINY, "--eval-interval", "1000000")
+    assert re.search(r"^best mean return on the way: [0-9.]+$", trained.out, re.M), trained
+
+
+def test_train_alone_begins_nothing(carebn) -> None:
+    for words in ([], ["--quiet"]):
+        said = carebn("train", *words)
+        assert_one_sentence(said)
+        assert said.err == "carebn: for a new run, say at least what to train, for example --env-id Hopper-v4\n"
+    assert not Path("runs").exists()
+
+
+def test_a_module_goes_without_its_ending(carebn) -> None:
+    Path("my_robot.py").touch()
+    said = carebn("train", "--import", "my_robot.py", "--env-id", "Robot-v0")
+    assert_one_sentence(said)
+    assert "a module goes without .py: --import my_robot" in said.err
 
 
 def test_evaluate_prints_every_episode_and_the_mean(carebn, run: Path) -> None:

@@ -304,5 +304,5 @@ def test_a_directory_without_a_run_alone_begins_none(carebn: Any, tmp_path: Path
     for words in ([], ["--threads", "1", "--quiet"]):
         said = carebn("train", "--run-dir", str(tmp_path / "mistyped"), *words)
         assert_one_sentence(said)
-        assert "to go on with; for a new one, say at least what to train, for example --env-id Hopper-v4" in said.err
+        assert "to go on with; for a new run, say at least what to train, for example --env-id Hopper-v4" in said.err
     assert not (tmp_path / "mistyped").exists()

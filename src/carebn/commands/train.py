@@ -10,7 +10,7 @@ from carebn.commands.config_file import FromFile, flags_in, with_file
 from carebn.commands.consent import next_command
 from carebn.measure.observers import observers_for
 from carebn.norm import NORMS
-from carebn.training import InterruptedRun, TrainConfig
+from carebn.training import InterruptedRun, Run, TrainConfig
 from carebn.training.defaults import FROM_TABLE, GENERAL, table_of
 from carebn.training.identity import with_stored_options
 from carebn.training.own_code import register
@@ -86,6 +86,11 @@ def resumed(given: FromFile, words: list[str]) -> TrainConfig:
     return found
 
 
+def _best_is_not_the_last(run: Run) -> bool:
+    best = run.state.best_evaluation
+    return run.state.best_policy is not None and best is not None and best["step"] != run.state.step
+
+
 def run(config: TrainConfig) -> int:
     try:
         done = carry_out(config, observers_for(config))
@@ -98,7 +103,7 @@ def run(config: TrainConfig) -> int:
             print(f"warning: {text}", file=sys.stderr)
         print(f"this run is complete: {run.directory}")
     if run.best is not None:
-        kept = "" if run.state.best_policy is None else "; --which best takes its policy in place of the last"
+        kept = "; --which best takes its policy in place of the last" if _best_is_not_the_last(run) else ""
         print(f"best mean return on the way: {run.best:.1f}{kept}")
     if done.converted is not None:
         score = read_sealed(done.converted / "evaluation.json")["mean_return"]

@@ -76,6 +76,8 @@ def import_own(module: str, option: str) -> Any:
         reason = f"{type(error).__name__}: {error} ({users_line(error)})"
         if isinstance(error, ModuleNotFoundError) and error.name in (module, module.partition(".")[0]):
             reason = f"it is not in the current directory {here}, not on PYTHONPATH and not installed"
+            if module.endswith(".py"):
+                reason = f"a module goes without .py: {option} {module.removesuffix('.py')}"
         raise ValueError(f"cannot import module {module!r} ({option}): {reason}") from error
 
 

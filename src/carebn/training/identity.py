@@ -84,10 +84,10 @@ def with_stored_options(config: TrainConfig, words: Iterable[str]) -> TrainConfi
     there."""
     theirs = None if config.run_dir is None else stored_config(config.run_dir, config.trust or modules_of(config))
     if theirs is None:
-        if config.run_dir is not None and not set(named_options(words)) - {"run_dir", *HOW}:
+        if not set(named_options(words)) - {"run_dir", *HOW}:
+            missing = "" if config.run_dir is None else f"there is no run in {config.run_dir} to go on with; "
             raise ValueError(
-                f"there is no run in {config.run_dir} to go on with; for a new one, say at least what to train, "
-                f"for example --env-id {config.env_id}"
+                f"{missing}for a new run, say at least what to train, for example --env-id {config.env_id}"
             )
         return config
     assert config.run_dir is not None
