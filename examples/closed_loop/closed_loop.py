@@ -3,6 +3,7 @@
     python examples/closed_loop/closed_loop.py RUN                    the C program, over a pipe
     python examples/closed_loop/closed_loop.py RUN --on cortex-m4     a Cortex-M4 in QEMU, over its serial port
     python examples/closed_loop/closed_loop.py RUN --on riscv32       a RISC-V board in QEMU, over its serial port
+    python examples/closed_loop/closed_loop.py RUN --import my_robot  in an environment of your own, of my_robot.py
 
 The policy is exported in whole numbers (``carebn export --weights int8``), compiled, and started. The simulator gives
 an observation, which is turned into whole numbers as a sensor would; the program answers with a command in whole
@@ -13,6 +14,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +24,22 @@ import carebn
 from carebn import deploy
 
 
-def exported(run: Path, weights: str, directory: Path, episodes: int = 2) -> tuple[Path, deploy.IntegerPolicy]:
-    """The C file, and the same policy in numpy, which knows the units of observation and command."""
+def exported(
+    run: Path, weights: str, directory: Path, episodes: int = 2, modules: Sequence[str] = ()
+) -> tuple[Path, deploy.IntegerPolicy]:
+    """The C file, and the same policy in numpy, which knows the units of observation and command.
+
+    An export that fails says why, and ends this program with its code.
+    """
     for to, name in (("c", "policy.c"), ("numpy", "policy.npz")):
         words = ["--to", to, "--weights", weights, "--out", str(directory / name), "--episodes", str(episodes)]
-        subprocess.run([sys.executable, "-m", "carebn", "export", str(run), *words], check=True, capture_output=True)
+        words += ["--import", *modules] if modules else []
+        done = subprocess.run(
+            [sys.executable, "-m", "carebn", "export", str(run), *words], capture_output=True, text=True
+        )
+        if done.returncode:
+            print(done.stderr, end="", file=sys.stderr)
+            raise SystemExit(done.returncode)
     policy = deploy.load(directory / "policy.npz")
     assert isinstance(policy, deploy.IntegerPolicy)
     return directory / "policy.c", policy
@@ -58,22 +71,37 @@ def main() -> int:
     parser.add_argument("--weights", choices=("int8", "int16"), default="int8")
     parser.add_argument("--episodes", type=int, default=3)
     parser.add_argument("--seed", type=int, default=3_000_000, help="of the first episode")
+    parser.add_argument(
+        "--import", dest="modules", metavar="MODULE", action="append", default=[],
+        help="a Python module that the run's environment needs; may be given several times",
+    )  # fmt: skip
     options = parser.parse_args()
-    trained = carebn.load(options.run)
+    try:
+        closed_loop(options)
+    except (ValueError, OSError) as error:
+        print(f"closed_loop: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def closed_loop(options: argparse.Namespace) -> None:
+    trained = carebn.load(options.run, trust=tuple(options.modules))
     with tempfile.TemporaryDirectory() as directory:
-        source, units = exported(options.run, options.weights, Path(directory))
+        say(f"exporting {options.run} with {options.weights} weights, as C and for numpy, each compared with the run")
+        source, units = exported(options.run, options.weights, Path(directory), modules=options.modules)
+        say(f"building the program for {options.on}")
         built = Built(source, options.on)
         env = trained.make_env()
+        say(f"playing {options.episodes} episodes, each over the line and as trained")
         with built.start() as line:
             for seed in range(options.seed, options.seed + options.episodes):
                 there = play(line, units, env, seed)
-                obs, _ = env.reset(seed=seed)
-                here, over = 0.0, False
-                while not over:
-                    obs, reward, terminated, truncated, _ = env.step(trained.predict(obs)[0])
-                    here, over = here + float(reward), terminated or truncated
-                print(f"seed {seed}: return {there:.1f} over the line, {here:.1f} as trained", flush=True)
-    return 0
+                here = trained.evaluate(1, seed).mean
+                say(f"seed {seed}: return {there:.1f} over the line, {here:.1f} as trained")
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
 
 
 if __name__ == "__main__":

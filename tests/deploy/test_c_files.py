@@ -162,8 +162,7 @@ def test_the_comment_says_what_it_is():
 
 
 def test_the_comment_of_a_discrete_policy():
-    text = to_c(replace(fold(spiking_q_network()), origin={"first_action": -1, "flattened": True}))
-    assert "made flat as Gymnasium does it (gymnasium.spaces.flatten)" in text
+    text = to_c(replace(fold(spiking_q_network()), origin={"first_action": -1}))
     assert "values: 4, one for each action, the higher the better" in text
     assert "returned: the number of the best action, counted from 0" in text
     assert "(the environment counts them from -1)" in text

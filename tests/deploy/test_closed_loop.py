@@ -1,5 +1,7 @@
 """The example: the exported policy as a process of its own, asked by the simulator for every action."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -33,3 +35,54 @@ def test_the_return_is_as_trained(board, tmp_path, monkeypatch):
         if board == "computer":  # the others play in make chip-test
             assert play(line, policy, env, 3_000_000) > 9000
     assert sum(built.frames().values()) < 500
+
+
+OWN = """
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete
+
+
+class Lights(gym.Env):
+    observation_space = Dict(lamp=Discrete(3), place=Box(-1, 1, (2, 2), np.float32))
+    action_space = Discrete(3, start=4)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        assert action in (4, 5, 6), action
+        return self.observation_space.sample(), float(action), False, False, {}
+
+
+gym.register("Lights-v0", entry_point=Lights, max_episode_steps=8)
+"""
+
+
+def test_an_environment_of_ones_own(tmp_path):
+    """Its module is named to the script, which hands the name on; without it, the export's own sentence is read."""
+    (tmp_path / "lights.py").write_text(OWN)
+    (tmp_path / "besides.py").write_text("")
+    train = ["--env-id", "Lights-v0", "--import", "lights", "--algo", "dqn", "--total-timesteps", "60", "--quiet"]
+    train += ["--learning-starts", "20", "--hidden", "8", "--batch-size", "8", "--eval-episodes", "1"]
+
+    def said(*words):
+        environment = os.environ | {"PYTHONPATH": ":".join(word for word in sys.path if word)}
+        return subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, env=environment)
+
+    assert said("-m", "carebn", "train", *train, "--run-dir", "run").returncode == 0
+    script = str(EXAMPLE / "closed_loop.py")
+    refused = said(script, "run")
+    assert refused.returncode == 1
+    assert "add --import lights" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    played = said(script, "run", "--import", "lights", "--import", "besides", "--episodes", "2")
+    assert played.returncode == 0, played.stderr
+    lines = played.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["exporting", "building", "playing", "seed", "seed"]
+    assert all(32 <= float(word) <= 48 for line in lines[3:] for word in line.split() if word.count(".") == 1)
+    nothing = said(script, "nothing")
+    assert nothing.returncode == 1
+    assert nothing.stderr.startswith("closed_loop: nothing is not a run directory")

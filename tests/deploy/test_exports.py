@@ -22,7 +22,7 @@ from carebn.deploy.c_export import CPolicy, compiler, to_c, write_c
 from carebn.deploy.folding import fold
 from carebn.deploy.nir_export import KEY, NIRPolicy, to_nir, write_nir
 from carebn.deploy.onnx_export import ONNXPolicy, to_onnx, write_onnx
-from carebn.deploy.parity import compare
+from carebn.deploy.parity import Parity, compare
 from carebn.neuron import NEURONS
 from carebn.norm import NORMS
 
@@ -199,3 +199,9 @@ def test_a_fault_is_found(fault, tmp_path):
     onnx.save(model, tmp_path / "policy.onnx")
     parity = compare(unfolded_values(network, obs), ONNXPolicy(tmp_path / "policy.onnx").values, folded, obs, False)
     assert not parity.passed
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 differs"), (2, "2 differ")])
+def test_a_difference_in_words(count, said):
+    parity = Parity(1000, 1e-5, 0.0, on_threshold=count, unexplained=count, passed=False)
+    assert f"; {said} because a neuron is within float32 rounding of its threshold; {said} for no" in str(parity)

@@ -376,13 +376,13 @@ int main(void)
 
 def test_the_comment_says_what_it_is():
     _, policy, _ = made()
-    text = to_c(replace(policy, origin={"environment": "Hopper-v4", "first_action": 3, "flattened": True}))
+    text = to_c(replace(policy, origin={"environment": "Hopper-v4", "first_action": 3}))
     flash, ram = memory(text)
     for line in (
         "A spiking policy for Hopper-v4 in whole numbers, exported by carebn.",
         f"flash: {flash:,} bytes of constants",
         f"RAM: {ram:,} bytes of static memory",
-        "made flat as Gymnasium does it (gymnasium.spaces.flatten)",
+        "(int32_t), in the order in which the environment gives them",
         "in units of 2^-16: multiply the environment's number by 65536 and round",
         "action: 2 numbers, in units of 2^-16: divide by 65536",
         *bound_lines(policy)[1:],

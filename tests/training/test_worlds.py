@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import tyro
+from gymnasium.spaces import Box, Dict, Discrete, flatten
 from own_worlds import SPACES, Draws
 
 from carebn.cli import main
 from carebn.training import Run, TrainConfig
 from carebn.training.env_kwargs import parse
 from carebn.training.policy import load
+from carebn.training.spaces_file import read_spaces, write_spaces
 from carebn.training.worlds import env_of
 
 SMALL: dict[str, Any] = {
@@ -69,6 +71,16 @@ def test_observations_of_every_kind(tmp_path: Path, kind: str) -> None:
     )
     assert policy.predict(np.stack([flat, flat]).astype(policy.obs_dtype))[0].tolist() == [action, action]
     assert policy.evaluate(2).lengths == [8, 8]
+
+
+def test_the_order_of_a_dict_is_kept_in_its_file(tmp_path: Path) -> None:
+    """Names that are given one by one are not sorted by Gymnasium, and a policy was trained on them in their order."""
+    space = Dict(target=Box(-1, 1, (2,)), joints=Dict([("right", Discrete(3)), ("left", Discrete(2))]))
+    write_spaces(tmp_path, space, Discrete(2))
+    found = read_spaces(tmp_path)
+    assert found is not None
+    observation = space.sample()
+    assert np.array_equal(flatten(found[0], observation), flatten(space, observation))
 
 
 def test_numbers_that_are_not_of_the_space_are_refused(tmp_path: Path) -> None:

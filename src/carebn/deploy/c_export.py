@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carebn.deploy.c_parts import DIALECTS, REFUSED, Dialect, encoder_code, layer_code, policy_code
-from carebn.deploy.describe import flattening, origin_lines, range_of
+from carebn.deploy.describe import order_of, origin_lines, piece_lines, range_of
 from carebn.deploy.graph import Array, PolicyGraph
 from carebn.deploy.regular import check_regular
 from carebn.deploy.runtime import NOT_FINITE
@@ -161,8 +161,8 @@ def _meaning(network: PolicyGraph) -> list[str]:
     info, kind = network.info, _observation_type(network)
     observation, size = info["observation"], network.encoder.obs_dim
     lines = [
-        f"observation: {count(size)} ({kind}), in the order and the units in which the environment gives them",
-        *flattening(info),
+        f"observation: {count(size)} ({kind}), {order_of(observation, ' and the units')}",
+        *piece_lines(observation),
         *range_of(observation.get("low"), observation.get("high"), "observation"),
     ]
     if network.bounds is None:

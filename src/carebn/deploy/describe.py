@@ -15,8 +15,7 @@ ORIGIN: dict[str, type | tuple[type, ...]] = {
     "trained_steps": int,
     "mean_return": (int, float),
     "return_of": str,  # which evaluation
-    "observation": dict,  # low, high
-    "flattened": bool,  # the environment's own observations have another shape
+    "observation": dict,  # low, high; pieces, where the environment's own observations have another shape
     "first_action": int,  # the environment's number of action 0, where it is another
 }
 
@@ -49,8 +48,32 @@ def title(info: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def flattening(info: dict[str, Any]) -> list[str]:
-    return ["    made flat as Gymnasium does it (gymnasium.spaces.flatten)"] if info.get("flattened") else []
+def order_of(observation: dict[str, Any], besides: str = "") -> str:
+    """In which order its numbers are, and ``besides``, if they are those of the environment one by one."""
+    if "pieces" in observation:
+        return "made flat as Gymnasium does it (gymnasium.spaces.flatten)"
+    return f"in the order{besides} in which the environment gives them"
+
+
+def piece_lines(observation: dict[str, Any]) -> list[str]:
+    """What each stretch of a flat observation is; none of one that was flat before."""
+    return [f"    {_where(piece)}: {_piece(piece)}" for piece in observation.get("pieces", [])]
+
+
+def _where(piece: dict[str, Any]) -> str:
+    start, last = piece["start"], piece["start"] + piece["size"] - 1
+    return f"observation[{start}]" if last == start else f"observation[{start}..{last}]"
+
+
+def _piece(piece: dict[str, Any]) -> str:
+    words = [piece["name"]] if piece["name"] else []
+    if piece["kind"] == "one-hot":
+        words.append(f"one-hot (observation[{piece['start']}] is 1 for the value {piece['first']})")
+    if piece["kind"] == "binary":
+        words.append("0 or 1" if piece["size"] == 1 else "each 0 or 1")
+    if "shape" in piece:
+        words.append(f"an array of {' x '.join(map(str, piece['shape']))}, the last index fastest")
+    return ", ".join(words) or "the number itself"
 
 
 def origin_lines(info: dict[str, Any]) -> list[str]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from carebn.deploy.blob import Blob, blob_code, blob_of, blob_program
 from carebn.deploy.c_export import HEADER_MARK, CProgram, count, function_name, memory, starred
-from carebn.deploy.describe import flattening, origin_lines, range_of
+from carebn.deploy.describe import order_of, origin_lines, piece_lines, range_of
 from carebn.deploy.integer import IntegerPolicy
 from carebn.deploy.integer_c_parts import (
     array_code,
@@ -187,8 +187,8 @@ def bound_lines(policy: IntegerPolicy) -> list[str]:
 def _meaning(policy: IntegerPolicy) -> list[str]:
     info, bits = policy.info, sorted(set(policy.observation_bits.tolist()))
     kind, observation = _observation_type(policy), info["observation"]
-    lines = [f"observation: {count(policy.obs_dim)} ({kind}), in the order in which the environment gives them"]
-    lines += flattening(info)
+    lines = [f"observation: {count(policy.obs_dim)} ({kind}), {order_of(observation)}"]
+    lines += piece_lines(observation)
     if len(bits) == 1 and not policy.byte_observations:
         lines.append(f"    in units of 2^-{bits[0]}: multiply the environment's number by {1 << bits[0]} and round")
     elif not policy.byte_observations:

@@ -10,6 +10,7 @@ from gymnasium.spaces import Box, Discrete
 from carebn import __version__
 from carebn.checksums import Vouched
 from carebn.conversion.converted import Converted
+from carebn.deploy.pieces import pieces_of
 from carebn.training.flat import flat_space, is_flat
 from carebn.training.kept import kept_step
 from carebn.training.policy import Policy
@@ -34,7 +35,7 @@ def origin_of(policy: Policy, run_dir: Path | None = None, step: int | None = No
         observation, action = policy.own
         origin["observation"] = _bounds(flat_space(observation, config.env_id))
         if not is_flat(observation):
-            origin["flattened"] = True
+            origin["observation"]["pieces"] = pieces_of(observation)
         if isinstance(action, Discrete) and action.start != 0:
             origin["first_action"] = int(action.start)  # the environment's name for what is exported as action 0
     if run_dir is not None:

@@ -43,13 +43,17 @@ class Parity:
         text = f"{same:,} of {self.observations:,} observations agree to {self.tolerance:.0e}"
         text += f" (largest difference {self.largest_difference:.1e})"
         if self.on_threshold:
-            text += f"; {self.on_threshold} differ because a neuron is within float32 rounding of its threshold"
+            text += f"; {_differ(self.on_threshold)} because a neuron is within float32 rounding of its threshold"
         if self.unexplained:
-            text += f"; {self.unexplained} differ for no such reason"
+            text += f"; {_differ(self.unexplained)} for no such reason"
         return text
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def _differ(count: int) -> str:
+    return f"{count:,} {'differs' if count == 1 else 'differ'}"
 
 
 @torch.no_grad()

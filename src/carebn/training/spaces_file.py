@@ -80,7 +80,7 @@ def _space(data: dict[str, Any]) -> Space[Any]:
         raise ValueError("no space")
     if kind == "Tuple":
         return Tuple([_space(part) for part in parts])
-    return Dict({str(name): _space(part) for name, part in parts})
+    return Dict([(str(name), _space(part)) for name, part in parts])  # of a dict, Gymnasium would sort the names
 
 
 def _numbers(bounds: NDArray[Any]) -> Any:
