@@ -119,6 +119,7 @@ def test_the_return_against_time_steps(trained: Path, tmp_path: Path, carebn: An
     assert (said.code, said.err) == (0, "")
     table = [line.split() for line in said.out.splitlines() if line.strip()[:3].strip() in ("1", "5", "20", "ANN")]
     assert [row[0] for row in table] == ["1", "5", "20", "ANN"]
+    assert "steps left out" in said.out
     numbers = json.loads((tmp_path / "out" / "time_steps.json").read_bytes())
     assert [row["time_steps"] for row in numbers["converted"]] == [1, 5, 20]
     assert [len(row["returns"]) for row in numbers["converted"]] == [3, 3, 3]

@@ -8,10 +8,10 @@ import pytest
 import torch
 from measured_networks import SPIKING, make
 
-from carebn.measure.bill import as_json
+from carebn.measure.bill import Bill, as_json
 from carebn.measure.crossing import ANN, QUANTISED, Comparison, compare
 from carebn.measure.energy import Count, counterpart
-from carebn.measure.energy_report import crossings, figure, table
+from carebn.measure.energy_report import figure, table, verdict
 from carebn.measure.prices import MEMORY, PRICES, Words, equal_bits, memory_for, sram_bit
 from carebn.measure.spikes import Decision, Population, record
 from carebn.network import SpikingActor
@@ -198,12 +198,23 @@ def test_costs_are_a_straight_line_for_every_network(name: str) -> None:
         assert none < full
         row = next(r for r in compared.rows if r.prices == name_of_list)
         assert row.spiking == pytest.approx(count.bill().nanojoule(prices))
-    told = crossings(compared)
-    assert len(told) == 4
     ann = counterpart(net)
+    told = verdict(count.bill(), ann, compared)
+    assert [line.split(" (")[0] for line in told] == ["paper's prices", "45 nm", "with memory"]
+    for row in compared.rows:
+        [line] = [line for line, name in zip(told, compared.spiking, strict=True) if name == row.prices]
+        assert compared.spiking[row.prices].source in line
+        assert f"a uniform firing rate of {100 * row.own_rate:.1f} %" in line
+        assert f"the {row.other}, which takes" in line
+    assert compared.quantised[MEMORY].source in told[2]
+    assert compared.ann[MEMORY].source in told[2]
     picture = figure("title", count.bill(), ann, "Hopper-v4", compared)
     assert picture.axes[0].get_title().startswith("Do spikes pay? In ")
     assert len(picture.axes) == 5
+    captions = [axes.get_xlabel().splitlines() for axes in picture.axes[1:4]]
+    assert all(caption[0] == "nJ per decision, logarithmic" for caption in captions)
+    assert [len(caption) for caption in captions] == [2, 2, 4]
+    assert captions[2][2] == f"ANN counterpart: {compared.ann[MEMORY].source}"
     data = as_json(count.bill(), compared.spiking)
     assert data["total"]["nanojoule"][MEMORY] == pytest.approx(count.bill().nanojoule(compared.spiking[MEMORY]))
     assert data["total"]["traffic"]["weights"] > 0
@@ -240,11 +251,16 @@ def test_wider_words_and_larger_memories_are_dearer() -> None:
 @pytest.mark.parametrize(
     ("crossing", "said"),
     [(-0.1, "would not pay even if there were none"), (1.4, "even if every neuron fired always"),
-     (0.062, "spikes pay below 6.2%"), (None, "no spike costs anything")],
+     (0.062, "spikes pay below 6.2 %"), (None, "no spike costs anything")],
 )  # fmt: skip
 def test_what_is_said_of_a_crossing(crossing: float | None, said: str) -> None:
-    compared = compare(counted("clif", fired([0.2] * 4)))
+    count = counted("clif", fired([0.2] * 4))
+    compared, bill, ann = compare(count), count.bill(), counterpart(count.network)
     row = Comparison("45nm", ANN, 2.0, 1.0, None if crossing is None else 0.2, crossing)
-    (line,) = crossings(compared._replace(rows=[row]))
+    (line,) = verdict(bill, ann, compared._replace(rows=[row]))
     assert said in line
-    assert "2.0 times dearer than the ANN" in line
+    assert "2.0 times dearer than the ANN, which takes 1.00 nJ" in line
+    assert ("its spikes cost as much as a uniform firing rate of 20.0 %" in line) == (crossing is not None)
+    assert line.endswith(" than the ANN in synapses alone")
+    (silent,) = verdict(Bill([], bill.overhead), ann, compared._replace(rows=[row]))
+    assert silent.endswith("; nothing spent in synapses alone")

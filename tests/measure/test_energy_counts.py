@@ -13,7 +13,7 @@ from torch import nn
 from carebn import kernels
 from carebn.measure.bill import PAPER_NJ, Bill, Item, ann_bill, as_json
 from carebn.measure.energy import Count, counterpart
-from carebn.measure.energy_report import figure, table, verdict
+from carebn.measure.energy_report import figure, table
 from carebn.measure.prices import PRICES, Operations
 from carebn.measure.spikes import Decision, Population, record
 from carebn.network import ANNActor, SpikingActor, SpikingQNetwork
@@ -320,14 +320,6 @@ def test_table_figure_and_json_of_every_network(name: str) -> None:
         sum(i["nanojoule"]["paper"] for i in (*data["synapses"], *data["overhead"]))
     )
     assert len(figure("title", bill, ann, "Hopper-v4").axes) == 3
-
-
-def test_the_verdict_says_dearer_when_it_is() -> None:
-    _, bill = by_hand()
-    cheap, dear = ann_bill(1, (1,), 1, squashed=False), ann_bill(99, (999,), 9, squashed=False)
-    assert "times dearer" in verdict(bill, cheap)[1]
-    assert "times cheaper" in verdict(bill, dear)[1]
-    assert "paper: nothing spent in synapses, " in verdict(Bill([], bill.overhead), dear)[0]
 
 
 def test_the_picture_compares_by_dots_and_total_with_total() -> None:

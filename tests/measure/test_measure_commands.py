@@ -117,7 +117,13 @@ def test_costs_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     out = tmp_path / "runs" / "training-cost.json"
     config = TrainingCost(("ann", "care-bn"), env_id="Pendulum-v1", steps=40, out=out)
     assert run(config) == 0
-    rows = capsys.readouterr().out.splitlines()
+    said = capsys.readouterr()
+    progress = [line for line in said.err.splitlines() if line.startswith(("memory", "warm-up", "time"))]
+    assert progress == [
+        "memory of ann, 1 of 2", "memory of care-bn, 2 of 2", "warm-up of ann, 1 of 2", "warm-up of care-bn, 2 of 2",
+        "time of all in turns, 0 of 40 steps each", "time of all in turns, 20 of 40 steps each",
+    ]  # fmt: skip
+    rows = said.out.splitlines()
     assert [row.split()[0] for row in rows[1:]] == ["ann", "care-bn", "numbers:"]
     assert rows[1].split()[2] == rows[1].split()[4] == "1.000"
     saved = json.loads(out.read_text())

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from carebn.show.film import FORMATS
 from carebn.study.evidence.measured import energy_of
 from carebn.study.evidence.runs import read_run
 from carebn.training.files import as_json
@@ -111,6 +112,18 @@ def test_watch_atari(carebn, trained, name: str) -> None:
     assert said.code == 0, said.err
     assert "cut after 0.6 s of film" in said.err
     assert films(Path("film.mp4")) == (9, (1920, 1080))
+
+
+def test_a_gif_is_short_unless_more_is_asked_for(carebn, trained, monkeypatch) -> None:
+    assert (FORMATS[".gif"].seconds, FORMATS[".mp4"].seconds) == (10, 60)
+    monkeypatch.setitem(FORMATS, ".gif", FORMATS[".gif"]._replace(seconds=0.3))
+    said = carebn("watch", trained("pong-ann"), "--out", "film.gif")
+    assert said.code == 0, said.err
+    assert "cut after 0.3 s of film; --seconds takes more" in said.err
+    short, _ = films(Path("film.gif"))
+    said = carebn("watch", trained("pong-ann"), "--out", "film.gif", "--seconds", 0.6)
+    assert "cut after 0.6 s of film\n" in said.err
+    assert films(Path("film.gif"))[0] == 2 * short
 
 
 def test_slow_motion_gives_more_frames(carebn, trained, mujoco_draws: None) -> None:

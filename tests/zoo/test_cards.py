@@ -1,7 +1,10 @@
 """A card says what was measured, is what the Hub expects, and changes only if something was measured anew."""
 
+import ast
 import json
 import re
+import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -66,9 +69,35 @@ def test_it_says_all_that_is_asked_of_a_card(run) -> None:
     assert "\n| 45nm: 4.6 pJ per MAC" in text
     assert "median, ms" in text
     assert "1 thread of " in text
-    assert "carebn evaluate seed0\n" in text
-    assert "carebn export seed0 --to c" in text
-    assert "`carebn train --run-dir seed0 --total-timesteps 120` goes on with it." in text
+    assert f"carebn evaluate {run}\n" in text
+    assert f"carebn export {run} --to c" in text
+    assert f"`carebn train --run-dir {run} --total-timesteps 120` goes on with it." in text
+
+
+@pytest.mark.parametrize("place", ["runs/seed0", "my runs/seed0", "runs/../runs/seed0", "seed0"])
+def test_its_commands_can_be_copied(carebn, runs, tmp_path, monkeypatch, place) -> None:
+    """From where the card was made, by a shell and by Python."""
+    monkeypatch.chdir(tmp_path)
+    if not Path(place).exists():
+        Path(place).parent.mkdir(exist_ok=True)
+        shutil.copytree(runs / "seed0", place)
+    assert carebn("card", place, "--episodes", 1).code == 0
+    text = (Path(place) / "card.md").read_text()
+    for line in re.findall(r"^carebn (?:evaluate|watch|export) .*$", text, re.MULTILINE):
+        assert shlex.split(line)[2] == place
+    program, command, _, directory, *_ = shlex.split(re.search(r"`(carebn train --run-dir .*)` goes on", text)[1])
+    assert (program, command, directory) == ("carebn", "train", place)
+    [call] = re.findall(r"= carebn\.load\((.*)\)\.predict", text)
+    assert package.load(ast.literal_eval(call)).config.total_timesteps == 60
+    [evaluate] = re.findall(r"^carebn (evaluate .*)$", text, re.MULTILINE)
+    assert carebn(*shlex.split(evaluate), "--episodes", 1).code == 0
+
+
+def test_an_entry_of_the_zoo_keeps_its_name(carebn, zoo) -> None:
+    before = (zoo / "pendulum-care" / "card.md").read_text()
+    assert "carebn evaluate pendulum-care\n" in before
+    assert carebn("card", zoo / "pendulum-care").code == 0
+    assert (zoo / "pendulum-care" / "card.md").read_text() == before
 
 
 def test_what_the_hub_reads(run) -> None:
@@ -126,8 +155,6 @@ def test_seeds_of_other_places(carebn, run, tmp_path) -> None:
     (run.parent / "seed1").rename(tmp_path / "elsewhere")
     (tmp_path / "elsewhere" / "policy.safetensors").unlink()
     for name in ("checkpoint", "replay"):
-        import shutil
-
         shutil.rmtree(tmp_path / "elsewhere" / name)
     carebn("card", run)
     assert "One run is known, that of seed 0." in (run / "card.md").read_text()

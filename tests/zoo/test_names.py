@@ -1,4 +1,4 @@
-"""A name of the zoo goes wherever a run directory goes; a directory here wins, and it is said which was taken."""
+"""A name of the zoo goes where the policy of a run is wanted; a directory here wins, and it is said which was taken."""
 
 import shutil
 import subprocess
@@ -76,8 +76,9 @@ def test_what_is_nowhere_is_told_with_what_there_is(carebn, zoo, tmp_path, monke
     monkeypatch.setenv("CAREBN_ZOO", str(tmp_path / "none"))
     said = carebn("evaluate", NAME)
     assert_one_sentence(said)
-    assert "the zoo is the directory zoo of a clone of carebn" in said.err
-    assert "CAREBN_ZOO" in said.err
+    assert f"CAREBN_ZOO names {tmp_path / 'none'}, which is not a directory" in said.err
+    (tmp_path / "none").mkdir()
+    assert f"CAREBN_ZOO names {tmp_path / 'none'}, which has no policy in it" in carebn("evaluate", NAME).err
 
 
 def test_the_zoo_of_this_clone_is_found_from_anywhere(tmp_path, monkeypatch) -> None:

@@ -105,7 +105,8 @@ def test_without_a_zoo_it_is_said_where_one_is(carebn, tmp_path, monkeypatch) ->
     monkeypatch.setenv("CAREBN_ZOO", str(tmp_path / "none"))
     said = carebn("zoo")
     assert_one_sentence(said)
-    assert "there is no zoo here: the zoo is the directory zoo of a clone" in said.err
+    assert f"there is no zoo here: CAREBN_ZOO names {tmp_path / 'none'}, which is not a directory" in said.err
+    assert "of a clone" not in said.err
 
 
 def test_one_that_cannot_be_read_costs_a_sentence(carebn, zoo) -> None:

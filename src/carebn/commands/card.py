@@ -9,6 +9,7 @@ from carebn.commands.consent import Consent
 from carebn.limits import check_episodes
 from carebn.training.files import write_atomically
 from carebn.zoo.card import NAME, card
+from carebn.zoo.names import opened_by
 from carebn.zoo.record import Record, record_of
 
 
@@ -47,7 +48,7 @@ def run(config: Config) -> int:
         trust=config.word,
     )
     path = config.run / NAME
-    write_atomically(path, card(config.run, record, config.run.resolve().name, trust=config.word).encode())
+    write_atomically(path, card(config.run, record, opened_by(config.run), trust=config.word).encode())
     print(return_line(record) if measured else f"{return_line(record)} (as measured before; --again measures anew)")
     print(f"card: {path}")
     return 0

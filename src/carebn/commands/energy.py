@@ -16,7 +16,7 @@ from carebn.limits import check_episodes
 from carebn.measure.bill import PAPER_NJ, as_json
 from carebn.measure.crossing import compare, too_small
 from carebn.measure.energy import Count, counterpart
-from carebn.measure.energy_report import crossings, figure, table, verdict
+from carebn.measure.energy_report import figure, table, verdict
 from carebn.measure.prices import PRICES, Words
 from carebn.measure.spikes import decide
 from carebn.network import SpikingActor, SpikingQNetwork
@@ -134,7 +134,7 @@ def run(config: Config) -> int:
         f"{policy.title()}\nmean of {count.decisions:,} decisions in {episodes} (return {np.mean(result.returns):.1f})"
     )
     print_table(console, table(title, bill, ann, env_id, compared))
-    for line in [] if ann is None or compared is None else [*verdict(bill, ann), *crossings(compared)]:
+    for line in [] if ann is None or compared is None else verdict(bill, ann, compared):
         console.print(line, soft_wrap=not console.is_terminal)
     picture = io.BytesIO()
     figure(title, bill, ann, env_id, compared).savefig(picture, dpi=150, format="png", metadata={"Software": None})

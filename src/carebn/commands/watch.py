@@ -39,8 +39,8 @@ class Config(Consent):
     """Seed of the first episode; the others follow. The default is outside of what training uses."""
     speed: float = 1.0
     """1 is the environment's own time; 0.25 shows it four times slower."""
-    seconds: float = 60.0
-    """Longest film; the last episode is cut there."""
+    seconds: float | None = None
+    """Longest film; the last episode is cut there. Default: 60, of a GIF, which is large, 10."""
     fine: bool = False
     """MuJoCo with shadows, reflections and smooth edges; ten times slower without a graphics card."""
     quiet: bool = False
@@ -49,14 +49,15 @@ class Config(Consent):
 
 def run(config: Config) -> int:
     check_episodes(config.episodes, config.seed)
-    for name in ("speed", "seconds"):
-        if not 0 < getattr(config, name) < float("inf"):
-            raise ValueError(f"--{name} must be above zero and finite, got {getattr(config, name)}")
+    form = format_of(config.out)
+    seconds = form.seconds if config.seconds is None else config.seconds
+    for name, value in (("speed", config.speed), ("seconds", seconds)):
+        if not 0 < value < float("inf"):
+            raise ValueError(f"--{name} must be above zero and finite, got {value}")
     if not SLOWEST <= config.speed <= FASTEST:
         raise ValueError(f"--speed must lie between {SLOWEST:g} and {FASTEST:g}, got {config.speed:g}")
-    if config.seconds > LONGEST:
-        raise ValueError(f"--seconds must be at most {LONGEST:,}, which is a day, got {config.seconds:g}")
-    form = format_of(config.out)
+    if seconds > LONGEST:
+        raise ValueError(f"--seconds must be at most {LONGEST:,}, which is a day, got {seconds:g}")
     policy = load(config.run, config.which, trust=config.word)
     writable_file(config.out)
     warning = unfinished(config.run, policy.config)
@@ -66,7 +67,7 @@ def run(config: Config) -> int:
     drawn = DrawnEnvironment(env_id, policy.make_env, size=620 * form.size[0] // 1920, fine=config.fine)
     every, fps = form.timing((drawn.rate or USUAL_RATE) * config.speed)
     controls = Controls.of(drawn.env, spaces_of(drawn.env, env_id))
-    most = max(1, int(config.seconds * fps))
+    most = max(1, int(seconds * fps))
     screen: Screen | None = None
     reset(drawn.env, env_id, config.seed)
     drawn.look()  # what cannot be drawn is told before a film is begun
@@ -98,9 +99,12 @@ def run(config: Config) -> int:
                 ending = "ended" if terminated else "time limit"
                 film.add(screen.frame(drawn.look(), score, decisions, f"{ending} after {decisions} decisions"))
                 counter.advance()
-            cut = "" if over else f", cut after {config.seconds:g} s of film"
+            more = "; --seconds takes more" if config.seconds is None else ""
+            cut = "" if over else f", cut after {seconds:g} s of film{more}"
             counter.console.print(
-                f"episode {episode + 1}: return {score:.1f} in {decisions} decisions{cut}", highlight=False
+                f"episode {episode + 1}: return {score:.1f} in {decisions} decisions{cut}",
+                highlight=False,
+                soft_wrap=True,
             )
             if not over:
                 break

@@ -11,14 +11,14 @@ from rich.table import Table
 from carebn.commands.consent import Consent
 from carebn.limits import check_episodes
 from carebn.show.terminal import print_table, terminal
-from carebn.zoo.names import WHERE, entries, zoo_directory
+from carebn.zoo.names import entries, where, zoo_directory
 
 
 @dataclass(frozen=True)
 class Config(Consent):
     """List the trained policies that come with carebn, or add one.
 
-    A name of the zoo goes wherever a run directory goes: carebn watch NAME, carebn.load("NAME").
+    A name of the zoo goes where the policy of a run is wanted: carebn watch NAME, carebn.load("NAME").
     """
 
     do: tyro.conf.Positional[Literal["list", "add"]] = "list"
@@ -44,7 +44,7 @@ def _list(config: Config) -> int:
         raise ValueError(f"carebn zoo list takes no runs, got {config.runs[0]}; carebn zoo add does")
     known = entries()
     if not known:
-        raise ValueError(f"there is no zoo here: {WHERE}")
+        raise ValueError(f"there is no zoo here: {where()}")
     from carebn.zoo.listing import HEADINGS, rows  # loads torch
 
     table = Table(box=None, pad_edge=False, header_style="bold")

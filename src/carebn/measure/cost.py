@@ -44,14 +44,13 @@ def measure_costs(
         raise ValueError(f"--steps must be at least {SLICE}, got {steps}")
     check_work("--steps", steps, UPDATES)
     configs = {method: _config(env_id, algo, method) for method in methods}  # before anything costly: mistakes
-    progress("memory, a process each")
     spawn = multiprocessing.get_context("spawn")
     memory = {}
-    for method, config in configs.items():
+    for number, (method, config) in enumerate(configs.items(), 1):
+        progress(f"memory of {method}, {number} of {len(configs)}")
         with spawn.Pool(1) as pool:
             memory[method] = pool.apply(_peak_memory, (config,))
-    progress("time, in turns")
-    times = _time_in_turns(configs, steps)
+    times = _time_in_turns(configs, steps, progress)
     return [Cost(method, configs[method].neuron, times[method], memory[method]) for method in methods]
 
 
@@ -60,11 +59,17 @@ def _config(env_id: str, algo: str, method: str) -> TrainConfig:
     return config.checked()
 
 
-def _time_in_turns(configs: dict[str, TrainConfig], steps: int) -> dict[str, float]:
+def _time_in_turns(configs: dict[str, TrainConfig], steps: int, progress: Callable[[str], None]) -> dict[str, float]:
+    rounds = -(-steps // SLICE)
     with tempfile.TemporaryDirectory() as directory:
-        runs = {method: _warm_run(config, Path(directory) / method) for method, config in configs.items()}
+        runs = {}
+        for number, (method, config) in enumerate(configs.items(), 1):
+            progress(f"warm-up of {method}, {number} of {len(configs)}")
+            runs[method] = _warm_run(config, Path(directory) / method)
         slices: dict[str, list[float]] = {method: [] for method in runs}
-        for _ in range(-(-steps // SLICE)):
+        for done in range(rounds):
+            if done % max(1, rounds // 10) == 0:  # about ten times
+                progress(f"time of all in turns, {done * SLICE:,} of {steps:,} steps each")
             for method, run in runs.items():
                 began = time.perf_counter()
                 for _ in range(SLICE):

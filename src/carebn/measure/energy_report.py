@@ -79,41 +79,38 @@ def table(title: str, bill: Bill, ann: Bill | None, env_id: str, compared: Compa
     return result
 
 
-def verdict(bill: Bill, ann: Bill) -> list[str]:
-    """What the comparison comes to, synapses alone and all counted."""
+def verdict(bill: Bill, ann: Bill, compared: Comparisons) -> list[str]:
+    """A line for each list of prices: what a decision costs, who is cheaper, and at which firing rate that changes."""
     lines = []
-    for name, prices in PRICES.items():
-        synapses = _times(bill.synaptic.nanojoule(prices), ann.synaptic.nanojoule(prices))
-        everything = _times(bill.all.nanojoule(prices), ann.all.nanojoule(prices))
-        lines.append(
-            f"{name}: {synapses} in synapses, {everything} with encoder, membranes and decoder ({prices.source})"
-        )
+    for name in dict.fromkeys(row.prices for row in compared.rows):
+        rows = [row for row in compared.rows if row.prices == name]
+        own, theirs = compared.spiking[name], compared.ann[name]
+        parts = [f"{_nanojoule(rows[0].spiking)} nJ with encoder, membranes and decoder", _spikes(rows[0])]
+        for row in rows:
+            source = compared.quantised[MEMORY].source if row.other == QUANTISED else theirs.source
+            told = _times(row.spiking, row.ordinary).replace("the ANN", f"the {row.other}")
+            at = f" ({source})" if source != own.source else ""
+            parts.append(f"{told}, which takes {_nanojoule(row.ordinary)} nJ{at}{_where(row)}")
+        synapses = [each.nanojoule(prices, synapses_only=True) for each, prices in ((bill, own), (ann, theirs))]
+        parts.append(f"{_times(*synapses)} in synapses alone")
+        lines.append(f"{TITLES[name]} ({own.source}): {'; '.join(parts)}")
     return lines
 
 
-def crossings(compared: Comparisons) -> list[str]:
-    """Everything counted: who is cheaper, and at which firing rate that changes."""
-    lines = []
-    for row in compared.rows:
-        source = compared.quantised[MEMORY].source if row.other == QUANTISED else compared.ann[row.prices].source
-        told = _times(row.spiking, row.ordinary).replace("the ANN", f"the {row.other}")
-        lines.append(
-            f"{TITLES[row.prices]}: {_nanojoule(row.spiking)} nJ, {told}, which takes {_nanojoule(row.ordinary)} nJ"
-            + (f" ({source})" if row.prices == MEMORY else "")
-            + f"; {_where(row)}"
-        )
-    return lines
+def _spikes(row: Comparison) -> str:
+    if row.own_rate is None:
+        return "no spike costs anything"
+    return f"its spikes cost as much as a uniform firing rate of {100 * row.own_rate:.1f} %"
 
 
 def _where(row: Comparison) -> str:
-    if row.crossing is None or row.own_rate is None:
-        return "no spike costs anything"
-    here = f"these cost as a rate of {row.own_rate:.1%} in every population"
+    if row.crossing is None:
+        return ""
     if row.crossing <= 0:
-        return f"{here}, and spikes would not pay even if there were none"
+        return ", and spikes would not pay even if there were none"
     if row.crossing >= 1:
-        return f"{here}, and spikes would pay even if every neuron fired always"
-    return f"{here}, and spikes pay below {row.crossing:.1%}"
+        return ", and spikes would pay even if every neuron fired always"
+    return f", and spikes pay below {100 * row.crossing:.1f} %"
 
 
 def _times(energy: float, ann: float) -> str:
@@ -212,6 +209,11 @@ def _draw_energies(
         for item in items:
             dot = (item.nanojoule(prices), f"part of {own}: {what}", PART_LOOKS[what])
             rows.append((item.name, [dot]))
+    sources = {own: prices.source}
+    if ann is not None:
+        sources["ANN counterpart"] = others[name].source
+    if quantised is not None:
+        sources["ANN quantised"] = quantised.source
     known = [energy for _, dots in rows for energy, *_ in dots if energy > 0]
     lowest, highest = min(known), max(known)
     axes.set_xscale("log")
@@ -232,8 +234,15 @@ def _draw_energies(
     axes.axhline(len(rows) - len(bill.synapses) - len(bill.overhead) - 0.5, color="grey", linewidth=0.6)
     axes.grid(axis="x", alpha=0.3)
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:,g}")
-    axes.set_xlabel(f"nJ per decision, each step tenfold\n({prices.source})", fontsize=8)
+    axes.set_xlabel("\n".join(["nJ per decision, logarithmic", *_priced_by(sources)]), fontsize=8)
     axes.tick_params(axis="x", labelsize=8)
+
+
+def _priced_by(sources: dict[str, str]) -> list[str]:
+    """A line for all, or for each of them where they differ."""
+    if len(set(sources.values())) == 1:
+        return [f"({next(iter(sources.values()))})"]
+    return [f"{name}: {source}" for name, source in sources.items()]
 
 
 def _two(bill: Bill, prices: Prices) -> list[float]:

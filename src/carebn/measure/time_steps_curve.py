@@ -45,7 +45,7 @@ def time_steps_curve(
 
 
 def print_time_steps_curve(curve: TimeStepsCurve) -> None:
-    table = Table("time steps", "left out", "mean return", "std", "of the ANN's", box=None)
+    table = Table("time steps", "steps left out", "mean return", "std", "of the ANN's", box=None)
     for column in table.columns:
         column.justify = "right"
     for simulation, score in curve.converted:

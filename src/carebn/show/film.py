@@ -42,6 +42,7 @@ class Format(NamedTuple):
     size: tuple[int, int]
     timing: Callable[[float], Timing]  # of a number of decisions per second
     options: str  # of ffmpeg
+    seconds: float  # longest film, where nobody says
 
 
 FORMATS = {
@@ -50,11 +51,13 @@ FORMATS = {
         _mp4_timing,
         # yuv420p is what every player and browser shows
         "-c:v libx264 -pix_fmt yuv420p -crf 20 -preset veryfast -movflags +faststart -f mp4",
+        60.0,
     ),
     ".gif": Format(
         (1280, 720),
         _gif_timing,
         f"-c:v gif -pix_fmt pal8 -lavfi {GIF_COLOURS} -loop 0 -f gif",
+        10.0,  # it takes about a megabyte a second
     ),
 }
 

@@ -6,6 +6,7 @@ episodes and on which machine.
 
 import json
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from carebn.study.cells import Budget
@@ -23,7 +24,8 @@ NAME = "card.md"
 
 
 def card(run_dir: Path, record: Record, name: str, repository: str = "", trust: Trust = False) -> str:
-    """``name``: by which whoever reads it opens it; ``repository``: of the Hub, if it is to be fetched from there."""
+    """``name``: by which whoever reads it opens it, a path or a name of the zoo; ``repository``: of the Hub, if it is
+    to be fetched from there."""
     config, run = read_config(run_dir, trust), read_run(run_dir)
     parts = [
         _front_matter(config, record),
@@ -238,19 +240,20 @@ def _milliseconds(spent: dict[str, Any]) -> list[str]:
 def _use(run_dir: Path, config: TrainConfig, name: str, repository: str) -> list[str]:
     modules = " ".join(map(_word, modules_of(config)))
     needs = f" --import {modules}" if modules else ""
-    fetch = [f"hf download {repository} --local-dir {name}"] if repository else []
+    word = quote(name)
+    fetch = [f"hf download {repository} --local-dir {word}"] if repository else []
     lines = [
         "## Use",
         "",
         "```",
         *fetch,
-        f"carebn evaluate {name}{needs}",
-        f"carebn watch {name} --out film.mp4{needs}",
-        f"carebn export {name} --to c --out policy.c      # also onnx, nir, numpy",
+        f"carebn evaluate {word}{needs}",
+        f"carebn watch {word} --out film.mp4{needs}",
+        f"carebn export {word} --to c --out policy.c      # also onnx, nir, numpy",
         "```",
         "",
         "```python",
-        f'action, _ = carebn.load("{name}").predict(observation)',
+        f"action, _ = carebn.load({json.dumps(name, ensure_ascii=False)}).predict(observation)",
         "```",
         "",
     ]
@@ -260,4 +263,4 @@ def _use(run_dir: Path, config: TrainConfig, name: str, repository: str) -> list
             "It was kept without checkpoints and replay, so it cannot go on; the command above trains it again.",
         ]
     more = 2 * config.total_timesteps
-    return [*lines, f"`carebn train --run-dir {name} --total-timesteps {more}{needs}` goes on with it."]
+    return [*lines, f"`carebn train --run-dir {word} --total-timesteps {more}{needs}` goes on with it."]

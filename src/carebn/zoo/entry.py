@@ -9,7 +9,7 @@ from carebn.training.worlds import Trust
 from carebn.zoo.card import NAME as CARD
 from carebn.zoo.card import card
 from carebn.zoo.keeping import Hidden, finished_policy, keep
-from carebn.zoo.names import LONGEST, WHERE, is_name, zoo_directory
+from carebn.zoo.names import LONGEST, is_name, where, zoo_directory
 from carebn.zoo.record import make_record, read_record, seeds_of
 
 LARGEST = 1_000_000  # bytes of an entry
@@ -56,7 +56,7 @@ def add(
     check_name(name)
     zoo = zoo_directory()
     if zoo is None:
-        raise ValueError(f"there is no zoo here to add to: {WHERE}")
+        raise ValueError(f"there is no zoo here to add to: {where()}")
     entry = zoo / name
     if entry.exists() and not replace:
         raise ValueError(f"{name} is in the zoo already ({entry}); --replace puts this one in its place")

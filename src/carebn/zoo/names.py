@@ -14,10 +14,6 @@ from carebn.errors import CarebnWarning
 VARIABLE = "CAREBN_ZOO"
 NAME = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*")
 LONGEST = 64  # letters of a name
-WHERE = (
-    f"the zoo is the directory zoo of a clone of carebn: go to the clone, or name that directory in the environment "
-    f"variable {VARIABLE}"
-)
 
 
 class TwoOfOneName(CarebnWarning):
@@ -40,6 +36,19 @@ def zoo_directory() -> Path | None:
     return here if here.is_dir() else None
 
 
+def where() -> str:
+    """Why there is none, or how to have one."""
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return (
+            "the zoo is the directory zoo of a clone of carebn: go to the clone, or name that directory in the "
+            f"environment variable {VARIABLE}"
+        )
+    if not Path(named).is_dir():
+        return f"{VARIABLE} names {named}, which is not a directory"
+    return f"{VARIABLE} names {named}, which has no policy in it"
+
+
 def entries() -> dict[str, Path]:
     """Every policy of the zoo, by name."""
     place = zoo_directory()
@@ -47,6 +56,12 @@ def entries() -> dict[str, Path]:
         return {}
     found = sorted(path for path in place.iterdir() if is_name(path.name) and (path / "config.json").is_file())
     return {path.name: path for path in found}
+
+
+def opened_by(run: Path) -> str:
+    """The word that opens it from here: an entry of the zoo by its name, any other run by its path as it was given."""
+    here = run.resolve()
+    return next((name for name, entry in entries().items() if entry.resolve() == here), str(run))
 
 
 def find_run(run: Path | str) -> Path:
@@ -65,6 +80,6 @@ def find_run(run: Path | str) -> Path:
             )
         return path
     if entry is None:
-        zoo = f"the zoo has {', '.join(known)}" if known else WHERE
+        zoo = f"the zoo has {', '.join(known)}" if known else where()
         raise ValueError(f"{run} is not a run directory: there is nothing of that name here, nor in the zoo; {zoo}")
     return entry
