@@ -191,6 +191,13 @@ def test_a_module_goes_without_its_ending(carebn) -> None:
     assert "a module goes without .py: --import my_robot" in said.err
 
 
+def test_a_module_that_is_not_python_is_told_with_its_line(carebn) -> None:
+    Path("crooked.py").write_text("x = 1\ny = (\n")
+    said = carebn("train", "--import", "crooked", "--env-id", "Robot-v0")
+    assert_one_sentence(said)
+    assert "SyntaxError: '(' was never closed (crooked.py, line 2)\n" in said.err
+
+
 def test_evaluate_prints_every_episode_and_the_mean(carebn, run: Path) -> None:
     said = carebn("evaluate", str(run), "--episodes", "3")
     assert said.code == 0, said.err

@@ -419,6 +419,13 @@ def test_an_environment_that_raises_keeps_its_trace(
         assert f"at step {at};" in str(error.value)
 
 
+def test_a_step_of_four_values_is_told_that_it_takes_five(tmp_path: Path, scripted: str) -> None:
+    run = Run(config(tmp_path, scripted))
+    spoil(run.env.unwrapped, "step", 23, lambda given: given[:4])
+    with pytest.raises(RuntimeError, match=r"ValueError \(a step returns five values: .*, info\) in step at step 23; "):
+        run.train()
+
+
 def test_an_environment_that_raises_in_an_evaluation(tmp_path: Path, scripted: str) -> None:
     run = Run(config(tmp_path, scripted, eval_interval=20))
     spoil(run.eval_envs[0].unwrapped, "step", 2, raises)

@@ -14,7 +14,7 @@ LIBRARIES = tuple(
 
 def users_line(error: BaseException) -> str:
     """File, line and what stands there: of the user's code if any of it is involved, else where it was raised."""
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
     if not frames:
         return ""
     own = [frame for frame in frames if not os.path.realpath(frame.filename).startswith(LIBRARIES)]

@@ -73,7 +73,8 @@ def import_own(module: str, option: str) -> Any:
     try:
         return importlib.import_module(module)
     except (Exception, SystemExit) as error:  # whatever such a module does wrong
-        reason = f"{type(error).__name__}: {error} ({users_line(error)})"
+        line = "" if isinstance(error, SyntaxError) else users_line(error)  # it says itself where it is
+        reason = f"{type(error).__name__}: {error}" + (f" ({line})" if line else "")
         if isinstance(error, ModuleNotFoundError) and error.name in (module, module.partition(".")[0]):
             reason = f"it is not in the current directory {here}, not on PYTHONPATH and not installed"
             if module.endswith(".py"):
@@ -141,7 +142,9 @@ def step(env: Env, env_id: str, action: Any) -> tuple[NDArray[Any], float, bool,
     except MemoryError:
         raise
     except Exception as error:
-        raise EnvironmentFailedError(f"{env_id} raised {type(error).__name__} in step") from error
+        old = isinstance(error, ValueError) and "expected 5, got 4" in str(error)
+        hint = " (a step returns five values: observation, reward, terminated, truncated, info)" if old else ""
+        raise EnvironmentFailedError(f"{env_id} raised {type(error).__name__}{hint} in step") from error
     return _of_its_shape(env, env_id, obs), reward, terminated, truncated
 
 
