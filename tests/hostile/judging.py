@@ -16,7 +16,7 @@ THEIR_OWN = "cannot import module"  # what a module of the user's raised is name
 
 def findings(case: Case, outcome: Outcome) -> list[str]:
     """What is wrong, in a few words each; nothing if all is well."""
-    lasting = case.command in LASTING or case.words[:1] == ("train",)  # a plain one trains the default task
+    lasting = case.command in LASTING or case.words[:1] == ("train",)  # one with few options trains the default task
     found = []
     crash = CRASH.search(outcome.err)
     if crash:
