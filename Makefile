@@ -143,7 +143,7 @@ docs: $(VENV)/.installed-for-docs
 	@echo "the site: $(abspath build/docs/index.html)"
 
 results: $(VENV)/.installed
-	$(RUN)/carebn study results results --out docs/results.md --readme README.md
+	$(RUN)/carebn study results results --out docs/results.md --readme README.md --algorithms docs/algorithms
 
 drawings:
 	$(PYTHON) docs/draw_rooms.py

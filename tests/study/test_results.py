@@ -42,7 +42,9 @@ BY_NAME = {claim.name: claim for claim in CLAIMS}
 def test_what_is_committed_is_what_the_committed_runs_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """Byte for byte: the text, the figures, the page and the README's part."""
     monkeypatch.chdir(ROOT)
-    files, problems = make_results([Path("results")], Path("docs/results.md"), Path("README.md"))
+    files, problems = make_results(
+        [Path("results")], Path("docs/results.md"), Path("README.md"), Path("docs/algorithms")
+    )
     assert problems == []
     assert Path("docs/results.md") in files
     assert Path("docs/results/page.html") in files
@@ -59,6 +61,43 @@ def test_the_same_runs_elsewhere_say_the_same(tmp_path: Path) -> None:
         files, _ = make_results([tmp_path / place], tmp_path / "docs" / "results.md")
         said.append(files)
     assert said[0] == said[1]
+
+
+def test_the_page_of_an_algorithm_shows_the_curves_of_its_runs_alone(tmp_path: Path) -> None:
+    pages = tmp_path / "docs" / "algorithms"
+    pages.mkdir(parents=True)
+    for name in ("td3", "ddpg"):
+        (pages / f"{name}.md").write_text(f"above\n{BEGIN}\nold\n{END}\nbelow\n")
+    (pages / "index.md").write_text("no marks")
+    for seed in range(2):
+        write_planned_run(tmp_path / "runs", HOPPER, "bn", seed)
+    write_planned_run(tmp_path / "runs", HOPPER, "care-bn", 0)
+    write_planned_run(tmp_path / "runs", WALKER, "bn", 0)
+    files, _ = make_results([tmp_path / "runs"], tmp_path / "docs" / "results.md", None, pages)
+    td3, ddpg = (files[pages / f"{name}.md"].decode() for name in ("td3", "ddpg"))
+    assert pages / "index.md" not in files
+    assert td3.startswith(f"above\n{BEGIN}\n")
+    assert td3.endswith(f"\n{END}\nbelow\n")
+    assert "old" not in td3
+    for task in (HOPPER, WALKER):
+        assert f"![Learning curves: {task.title}](../results/{task.file}.svg)" in td3
+    assert "at 0.1 of the paper's budget; seeds: 2 of BN, 1 of CaRe-BN.*" in td3
+    assert "on Walker2d-v4, at 0.1 of the paper's budget; one seed.*" in td3
+    assert "](../results.md)" in td3
+    assert "There are no committed runs of DDPG yet" in ddpg
+    with pytest.raises(ValueError, match="no page with a place for results"):
+        make_results([tmp_path / "runs"], tmp_path / "docs" / "results.md", None, tmp_path)
+
+
+def test_energy_of_one_side_alone_is_not_called_none(tmp_path: Path) -> None:
+    """It once said that no run had an energy.json where all spiking ones had."""
+    for seed in range(5):
+        write_planned_run(tmp_path, HOPPER, "ann", seed)
+        write_energy(write_planned_run(tmp_path, HOPPER, "care-bn", seed), 16.0)
+    files, _ = make_results([tmp_path], tmp_path / "docs" / "results.md")
+    text = files[tmp_path / "docs" / "results.md"].decode()
+    assert "No task has runs of both sides with an energy.json; carebn energy RUN makes it." in text
+    assert "No run here has" not in text
 
 
 # --- the rule ---------------------------------------------------------------------------------------------------------

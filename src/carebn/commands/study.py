@@ -96,6 +96,8 @@ class WriteResults:
     """The Markdown file. Its figures and the report page go into a directory beside it that has its name."""
     readme: Path | None = None
     """A file in which the part between the marks for results is written anew: a curve, a number, a sentence."""
+    algorithms: Path | None = None
+    """A directory of pages named after algorithms (td3.md, ...): there that part shows the curves of their runs."""
 
 
 Config = (
@@ -288,7 +290,7 @@ def _results(config: WriteResults) -> int:
 
     if not config.out.suffix:
         raise ValueError(f"--out {config.out} has no ending; name the Markdown file, as in --out results.md")
-    files, problems = make_results(config.runs, config.out, config.readme)
+    files, problems = make_results(config.runs, config.out, config.readme, config.algorithms)
     for problem in problems:
         _tell(problem)
     try:

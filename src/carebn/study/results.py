@@ -1,11 +1,14 @@
-"""docs/results.md with its figures, the report page beside them, and the results' part of a README, all in one go."""
+"""docs/results.md with its figures, the report page beside them, and the results' part of a README and of the
+algorithms' pages, all in one go."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from carebn.reading import read_file
 from carebn.study.evidence.measured import read_measured
 from carebn.study.evidence.runs import read_runs
+from carebn.study.report.gallery import render_gallery
 from carebn.study.report.page import render_page
 from carebn.study.report.results import render_headline, render_results
 from carebn.study.report.svg import curves_svg
@@ -18,7 +21,9 @@ PAGE = "page.html"
 BEGIN, END = "<!-- results: written by make results -->", "<!-- end of results -->"
 
 
-def make_results(roots: Sequence[Path], out: Path, readme: Path | None = None) -> tuple[dict[Path, bytes], list[str]]:
+def make_results(
+    roots: Sequence[Path], out: Path, readme: Path | None = None, algorithms: Path | None = None
+) -> tuple[dict[Path, bytes], list[str]]:
     """Every file by its path, nothing written yet, and what was found wrong, a sentence each. Figures and page lie in
     a directory beside ``out`` that has its name."""
     runs = read_runs(roots, episodes=True, measures=True)
@@ -37,15 +42,30 @@ def make_results(roots: Sequence[Path], out: Path, readme: Path | None = None) -
         named = out.relative_to(readme.parent) if out.is_relative_to(readme.parent) else out
         text = render_headline(results, named.with_suffix("").as_posix(), named.as_posix())
         files[readme] = _between_marks(readme, text)
+    for path in _pages(algorithms) if algorithms is not None else ():
+        named = Path(os.path.relpath(out, path.parent))
+        text = render_gallery(results, path.stem, named.with_suffix("").as_posix(), named.as_posix())
+        files[path] = _between_marks(path, text)
     problems = [*runs.problems, *runs.gaps(), *measured.problems]
     return {path: text.encode() for path, text in files.items()}, problems
+
+
+def _pages(algorithms: Path) -> list[Path]:
+    """Those that have a place for results; an algorithm's page is called after it."""
+    found = [page for page in sorted(algorithms.glob("*.md")) if BEGIN.encode() in read_file(page)]
+    if not found:
+        raise ValueError(
+            f"{algorithms} has no page with a place for results; put the marks {BEGIN} and {END} into a page that is "
+            f"called after an algorithm, such as td3.md"
+        )
+    return found
 
 
 def _between_marks(path: Path, text: str) -> str:
     try:
         whole = read_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read as text; name a README with the marks {BEGIN} and {END}") from error
+        raise ValueError(f"{path} cannot be read as text; name a file with the marks {BEGIN} and {END}") from error
     before, begin, rest = whole.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):

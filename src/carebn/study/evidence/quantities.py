@@ -77,13 +77,14 @@ QUANTITIES = {
         "processor time per step, in ms",
         processor_time,
         False,
-        "no run here tells its processor time: `timing.jsonl` did not have it when they were made",
+        "no task has runs of both sides that tell their processor time: `timing.jsonl` did not have it when they were "
+        "made",
     ),
     "energy": Quantity(
         "energy per decision, in nJ: synapses, the paper's prices",
         energy,
         False,
-        "no run here has an energy.json; carebn energy RUN makes it",
+        "no task has runs of both sides with an energy.json; carebn energy RUN makes it",
     ),
     "whole-energy": Quantity("... with encoder, membranes and decoder", partial(energy, of=whole_energy_of), False),
 }

@@ -48,8 +48,8 @@ def render_results(results: Results, pictures: str) -> str:
         "## Again",
         "`make results` writes this page, its figures and [the report page](" + pictures + "/page.html), which has the "
         "paper's tables and figures beside ours, curves against time, and the command of every run. It is "
-        "`carebn study results results --out docs/results.md --readme README.md`. A test makes all of it again from "
-        "the committed files and compares the bytes.",
+        "`carebn study results results --out docs/results.md --readme README.md --algorithms docs/algorithms`. A test "
+        "makes all of it again from the committed files and compares the bytes.",
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
