@@ -143,6 +143,8 @@ def _layer(layer: Any, dtype: torch.dtype, features: int) -> LayerPlan | str:
     spec = _spec(layer.neuron)
     if isinstance(spec, str):
         return spec
+    if not spec.constants[0] > 0:
+        return "the threshold is not above zero: with nothing coming in, rounding would decide"
     weight, bias = linear.weight, linear.bias
     outputs = weight.shape[0]
     reason = not_dense(weight, "the weight", dtype, outputs, features)
@@ -204,8 +206,6 @@ def _stack_part(layer: Any, features: int) -> _StackPart | str:
         return "the stack has LIF and CLIF neurons only"
     if spec.surrogate not in (packed_simd.RECTANGLE, packed_simd.TRIANGLE):
         return "the stack has the surrogates rectangle and triangle only"
-    if not spec.constants[0] > 0:
-        return "the threshold is not above zero"
     if norm is not None and norm.num_features != outputs:
         return f"the norm is for {norm.num_features} features, not {outputs}"
     if plan.learning and not is_plain_batch_norm(norm):

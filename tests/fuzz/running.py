@@ -415,10 +415,12 @@ def _act(
                 x = x.double() if way.wide else x
                 with torch.no_grad(), _moving_statistics(network, everything):
                     alone = everything and x.ndim == 1  # predict takes one observation by itself
-                    action = network(x[None])[0] if alone else network(x)
+                    batch = x[None] if alone else x
+                    action = network(batch)
                     torch.manual_seed(case.seed)
-                    if case.python_threads > 1 and not torch.equal(network(x), action):
+                    if case.python_threads > 1 and not torch.equal(network(batch), action):
                         raise UnbuildableError("every call changes it, so that threads race by design")
+                action = action[0] if alone else action
                 values[f"action {number} {k}"] = action.float() if not way.wide else action
                 values[f"steadiness {number} {k}"] = torch.tensor(True)
         else:

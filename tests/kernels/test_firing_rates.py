@@ -249,3 +249,34 @@ def test_explain_says_why_the_stack_does_not_count() -> None:
             _ = heard.rates
     assert (name, path) == ("(firing rates)", "torch")
     assert "LIF and CLIF" in reason
+
+
+def half_of_what_goes_in(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return (inputs[0] * 0.5, *inputs[1:])
+
+
+def twice_the_gradient(module: nn.Module, to_inputs: Any, to_outputs: Any) -> Any:
+    return tuple(None if grad is None else 2 * grad for grad in to_inputs)
+
+
+HOOKS = {
+    "before forward": lambda module: module.register_forward_pre_hook(half_of_what_goes_in),
+    "backward": lambda module: module.register_full_backward_hook(twice_the_gradient),
+}
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("where", ["layers.0", "layers.1", "layers.2", "decoder"])
+def test_a_hook_of_the_receiver_does_not_change_the_rate_of_the_sender(hook: str, where: str) -> None:
+    """A layer that tells the rate of its own input stands behind its hooks: what they change is not the sender's."""
+    network = actor()
+    HOOKS[hook](network.get_submodule(where))
+    out, rates, gradients = step(network, observations())
+    with pure():
+        pure_out, pure_rates, pure_gradients = step(network, observations())
+    torch.testing.assert_close((out, rates), (pure_out, pure_rates))
+    for ours, theirs in zip(gradients, pure_gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    plain_rates = by_hand(actor(), observations())[1]
+    if where == "decoder" or hook == "backward":  # nobody fires otherwise than without the hook
+        torch.testing.assert_close(rates.double(), plain_rates)

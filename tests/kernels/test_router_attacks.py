@@ -6,6 +6,7 @@
 import copy
 import pickle
 import threading
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -686,3 +687,33 @@ def test_sizes_at_the_edge(steps, widths, norm):
             theirs = numbers_of(actor, obs)
         assert_same(list(ours.values()), list(theirs.values()))
     assert_acts_as_pure(actor)
+
+
+@pytest.mark.parametrize("norm", ["bn", "care", "bntt", "tdbn", "none"])
+def test_a_threshold_of_zero(norm):
+    """A neuron that hears nothing has a potential of exactly zero, which does not fire; nearly zero might."""
+    actor = make_actor(norm=norm, neuron=LIF(v_threshold=0.0))
+    with torch.no_grad():
+        actor.encoder.std[0] = 1e3  # receptive fields that always fire, so that features hardly vary
+        actor.layers[0].linear.weight[:, 10:] = 0
+    for obs in (OBS, OBS[:9]):
+        assert any("threshold" in reason for _, _, reason in explain(actor, obs))
+        assert_trains_as_pure(actor, obs)
+    assert_acts_as_pure(actor.eval())
+
+
+@pytest.mark.parametrize("norm", ["bn", "bntt", "tebn"])
+def test_features_that_do_not_vary_at_the_edge_of_a_surrogate(norm):
+    """Less its mean, such a feature is exactly zero: on the edge of the rectangle, where rounding would decide whether
+    a gradient of 1/√eps goes through."""
+    for seed in range(20):
+        torch.manual_seed(seed)
+        network = SpikingQNetwork(3, 2, norm=norm, hidden=(16,), time_steps=1)
+        obs = torch.full((4, 3), 0.3)
+        gradients = []
+        for way in (nullcontext(), pure()):
+            x = obs.clone().requires_grad_()
+            with way:
+                (copy.deepcopy(network)(x) * torch.arange(8.0).view(4, 2)).sum().backward()
+            gradients.append(x.grad)
+        torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-3)

@@ -168,6 +168,8 @@ class _BatchMap:
         )
         if not precise and torch.isfinite(used_mean.detach() + used_var.detach()).all():
             raise NotForKernelsError  # also where the gradient of a variance, about its square's inverse, would vanish
+        if ((var == 0) & (mean != 0)).any():
+            raise NotForKernelsError  # less the mean that is exactly zero; multiplied out first, it is only nearly so
         moving_mean = used_mean.detach() if bias is None else used_mean.detach() + bias
         norm.observe(moving_mean, used_var.detach(), batch, steps * batch)
         self.count = batch if norm.per_step else steps * batch

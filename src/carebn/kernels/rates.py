@@ -14,6 +14,8 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor, nn
 
+from carebn.introspection import listeners
+
 
 class FiringRates:
     """Of one network, in one thread; calls of other networks meanwhile are not heard."""
@@ -26,8 +28,9 @@ class FiringRates:
         self._answer: Tensor | None = None
 
     def ask(self, receiver: nn.Module) -> None:
-        """Let the module that is called next tell the rate of its input, if it can: it has that gradient at hand."""
-        self._asked, self._answer = receiver, None
+        """Let the module that is called next tell the rate of its input, if it can: it has that gradient at hand. Not
+        where a hook may change what goes in, or the gradient that comes back: neither is the sender's."""
+        self._asked, self._answer = None if listeners(receiver) else receiver, None
 
     def answered(self, spikes: Tensor | Callable[[], Tensor]) -> Tensor:
         """What it told, or else the mean of its input [T, B, N]; as a function, that is made only then."""
