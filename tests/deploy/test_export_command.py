@@ -34,7 +34,9 @@ def carebn(monkeypatch, capfd, tmp_path):
         monkeypatch.setattr(sys, "argv", ["carebn", *map(str, words)])
         with pytest.raises(SystemExit) as stop:
             cli.main()
-        return stop.value.code, *capfd.readouterr()
+        out, err = capfd.readouterr()
+        first_use = "compiling kernels that were not needed before (up to a minute; then they are kept on disk)\n"
+        return stop.value.code, out, err.removeprefix(first_use)
 
     return call
 
@@ -53,7 +55,9 @@ def assert_one_sentence(said, sentence):
 def test_every_format(carebn, to):
     code, out, _ = carebn("export", TRAINED, "--to", to, "--out", f"policy.{to}")
     assert code == 0
-    assert re.search(r"checked on 1,000 observations of random episodes: (1,000|99\d) of 1,000 .* agree to 1e-05", out)
+    assert re.search(
+        r"checked on 1,000 observations of its own and random episodes: (1,000|99\d) of 1,000 .* agree to 1e-05", out
+    )
     report = json.loads(Path(f"policy.{to}.json").read_bytes())
     assert report["checked"]
     assert report["parity"]["passed"]
@@ -62,6 +66,23 @@ def test_every_format(carebn, to):
     assert report["sha256"] == hashlib.sha256(Path(f"policy.{to}").read_bytes()).hexdigest()
     header = ["policy.h"] if to == "c" else []
     assert sorted(os.listdir()) == sorted([f"policy.{to}", f"policy.{to}.json", *header])
+
+
+def test_without_a_replay_it_is_held_to_where_the_policy_itself_leads():
+    policy = load(TRAINED)
+    found = observations(TRAINED, policy, 50)
+    assert found.source == "50 observations of its own and random episodes"
+    env, seen = policy.make_env(), []
+    obs, _ = env.reset(seed=0)
+    while len(seen) < 125:
+        seen.append(obs)
+        obs, _, terminated, truncated, _ = env.step(policy.act(obs)[0])
+        assert not terminated, "a policy that balances"
+        assert not truncated
+    env.close()
+    together = np.concatenate([found.compared, found.others]).tolist()
+    assert len(together) == 250
+    assert [row for row in np.float32(seen).tolist() if row not in together] == []
 
 
 def test_the_deployed_policy_acts_as_the_run(carebn):
@@ -75,8 +96,9 @@ def test_the_deployed_policy_acts_as_the_run(carebn):
 
 @pytest.mark.skipif(c_export.compiler() is None, reason="no C compiler")
 def test_int8_keeps_the_return(carebn):
-    """Ten episodes, played by the compiled program itself."""
-    words = ("--to", "c", "--weights", "int8", "--episodes", "10", "--out", "policy.c")
+    """Forty episodes, played by the compiled program itself. This policy falls in one of twenty, so that among ten a
+    single fall more would decide."""
+    words = ("--to", "c", "--weights", "int8", "--out", "policy.c")
     code, out, _ = carebn("export", TRAINED, *words)
     assert code == 0
     report = json.loads(Path("policy.c.json").read_bytes())
@@ -84,21 +106,22 @@ def test_int8_keeps_the_return(carebn):
     spreads = [np.std(returns) for returns in report["episode_returns"]]
     assert [np.mean(returns) for returns in report["episode_returns"]] == pytest.approx([trained, int8])
     assert f"mean return {int8:.1f} ± {spreads[1]:.1f} with int8 weights, {trained:.1f} ± {spreads[0]:.1f} as" in out
-    assert "as trained; both in the same 10 episodes (seeds 2000000 to 2000009)" in out
+    assert "as trained; both in the same 40 episodes (seeds 2000000 to 2000039)" in out
     assert "1,000 of 1,000 observations agree bit for bit" in out
     assert any("potential" in line for line in report["details"])
-    assert carebn("export", TRAINED, *words[:-1], "policy.npz", "--to", "numpy")[0] == 0
+    quick = ("--episodes", "1", "--tolerance", "0")
+    assert carebn("export", TRAINED, *words[:-1], "policy.npz", "--to", "numpy", *quick)[0] == 0
     units, program = deploy.load("policy.npz"), integer_c.IntegerProgram("policy.c")
-    envs = [make_env("InvertedDoublePendulum-v4") for _ in range(10)]
+    envs = [make_env("InvertedDoublePendulum-v4") for _ in range(40)]
     played = evaluate(
         lambda obs: program.decide(units.fixed(obs.astype(np.float32))) / 2.0**units.command.bits,
         envs,
-        range(2_000_000, 2_000_010),
+        range(2_000_000, 2_000_040),
         "InvertedDoublePendulum-v4",
     )
     assert abs(played.mean - trained) <= 0.05 * abs(trained)
     assert played.mean == pytest.approx(int8)
-    assert trained > 9000, "the kept policy should have learned its task"
+    assert np.median(report["episode_returns"][0]) > 9000, "the kept policy should have learned its task"
 
 
 @pytest.mark.parametrize("weights", ["int8", "int16"])

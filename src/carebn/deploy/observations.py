@@ -1,7 +1,7 @@
-"""Observations to compare and to calibrate on: of the run's replay, of random episodes, or drawn at random."""
+"""Observations to compare and to calibrate on: of the run's replay, of episodes, or drawn at random."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from carebn.reading import regular_file
-from carebn.training.environment import check_step, reset, step
+from carebn.training.environment import Env, check_step, reset, step
 from carebn.training.flat import flat_space
 from carebn.training.policy import Policy
 from carebn.training.spaces_file import sample
@@ -28,12 +28,12 @@ class Observations(NamedTuple):
 
 
 def observations(run_dir: Path, policy: Policy, count: int) -> Observations:
-    """Of the run's replay; where there are not enough, of random episodes, or drawn at random if its environment
-    cannot be made without the user's word."""
+    """Of the run's replay; where there are not enough, of episodes, or drawn at random if its environment cannot be
+    made without the user's word."""
     rows, source = _recorded(sorted((run_dir / "replay").glob("*.safetensors")), count * SHARES), "the run's replay"
     if rows is None or len(rows) < count:
         try:
-            rows, source = _random_episodes(policy, count * SHARES), "random episodes"
+            rows, source = _of_episodes(policy, count * SHARES), "its own and random episodes"
         except NeedsWord:  # then from what the run says of its observations
             if policy.own is None:
                 raise
@@ -59,19 +59,32 @@ def _recorded(segments: Sequence[Path], count: int) -> NDArray[Any] | None:
     return np.ascontiguousarray(rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)])
 
 
-def _random_episodes(policy: Policy, count: int) -> NDArray[Any]:
-    config = policy.config
+def _of_episodes(policy: Policy, count: int) -> NDArray[Any]:
+    """The one half where the policy itself leads, because there it will act, the other of random actions: a replay has
+    both."""
     env = policy.make_env()
     env.action_space.seed(0)
+    try:
+        return np.concatenate([
+            _visited(policy, env, count - count // 2, policy.act),
+            _visited(policy, env, count // 2, lambda obs, state: (env.action_space.sample(), None)),
+        ])  # fmt: skip
+    finally:
+        env.close()
+
+
+def _visited(policy: Policy, env: Env, count: int, act: Callable[..., tuple[Any, Any]]) -> NDArray[Any]:
+    """The first so many observations of episodes with these actions."""
+    env_id = policy.config.env_id
     rows: list[NDArray[Any]] = []
     for episode in itertools.count():
-        obs, over, reward = reset(env, config.env_id, seed=episode), False, 0.0
-        while len(rows) < count and not over:
-            check_step(config.env_id, obs, reward)
+        obs, over, reward, state = reset(env, env_id, seed=episode), False, 0.0, None
+        while not over:
+            if len(rows) == count:
+                return np.stack(rows)
+            check_step(env_id, obs, reward)
             rows.append(np.array(obs, dtype=policy.obs_dtype))
-            obs, reward, terminated, truncated = step(env, config.env_id, env.action_space.sample())
+            action, state = act(rows[-1], state)
+            obs, reward, terminated, truncated = step(env, env_id, action)
             over = terminated or truncated
-        if len(rows) == count:
-            break
-    env.close()
-    return np.stack(rows)
+    raise AssertionError  # there is always another episode
