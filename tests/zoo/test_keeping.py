@@ -40,7 +40,9 @@ def test_an_export_says_where_it_comes_from(carebn, zoo) -> None:
     info = load("p.npz").info
     assert info["trained_steps"] == 60
     assert info["mean_return"] == read_run(zoo / NAME).returns[-1]
-    assert json.loads(Path("p.npz.json").read_text())["observations"] == "20 observations of its own and random episodes"
+    assert (
+        json.loads(Path("p.npz.json").read_text())["observations"] == "20 observations of its own and random episodes"
+    )
 
 
 def test_it_cannot_be_trained_over(carebn, zoo, contents) -> None:
