@@ -18,6 +18,7 @@ from carebn.deploy.graph import LEVELS, Array, Integers, Layer, PolicyGraph
 from carebn.deploy.quantise import NEAR
 from carebn.deploy.runtime import checked, currents, decode, encode, fire, read_out
 from carebn.deploy.threshold_gaps import with_centred_thresholds
+from carebn.kernels.fused import apply
 
 BATCH = 256
 NEAREST = 0.45  # of a level: as near to the trained weight as it may start without being rounded otherwise
@@ -153,7 +154,7 @@ def _fire(layer: Layer, currents: Tensor) -> Tensor:
     for now in currents:
         c = fade * c + now
         v = leak * v + c
-        spike = _Spike.apply(v, threshold)  # type: ignore[no-untyped-call]
+        spike = apply(_Spike, v, threshold)
         v = v - spike * threshold if kind == "if" else v * (1 - spike)
         spikes.append(spike)
     return torch.stack(spikes)

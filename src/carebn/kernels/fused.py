@@ -21,9 +21,9 @@ from carebn.kernels.pool import BLOCKS
 from carebn.kernels.products import input_gradient, new, spike_product, weight_gradient
 
 
-def apply(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
-    """``function.apply``, which torch leaves without types."""
-    result: Tensor = function.apply(*arguments)  # type: ignore[no-untyped-call]
+def apply(function: Any, *arguments: Any) -> Tensor:
+    """``apply`` of an autograd function, which some versions of torch leave without types."""
+    result: Tensor = function.apply(*arguments)
     return result
 
 

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from carebn.kernels.fused import apply
+
 
 class Critic(nn.Module):
     """``critic(obs, action) → q [B]``; the action enters at layer ``action_layer`` (0: with the observation)."""
@@ -110,8 +112,7 @@ class TwinCritic(nn.Module):
         x = torch.cat([obs, action], -1)
         if not torch.is_grad_enabled():
             return _values(x, list(self.weights), list(self.biases))[0]
-        values: Tensor = _TwinValues.apply(x, *self.weights, *self.biases)  # type: ignore[no-untyped-call]
-        return values
+        return apply(_TwinValues, x, *self.weights, *self.biases)
 
     @torch.no_grad()
     def squared_error(self, obs: Tensor, action: Tensor, target: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
