@@ -249,6 +249,7 @@ def test_bytes_are_divided_by_255() -> None:
         assert torch.equal(given, deployable(trained)(torch.as_tensor(row)))
 
 
+@pytest.mark.slow
 @every_algorithm
 def test_goals_with_hindsight(name: str) -> None:
     env = BitFlippingEnv(n_bits=4, continuous=name != "DQN", max_steps=4)
@@ -258,6 +259,7 @@ def test_goals_with_hindsight(name: str) -> None:
     evaluate_policy(trained, trained.get_env(), n_eval_episodes=1, warn=False)
 
 
+@pytest.mark.slow
 @every_algorithm
 def test_many_normalised_environments_checkpoints_and_going_on(name: str, tmp_path: Path) -> None:
     """As a user would have it: VecNormalize, four environments, as many updates as steps, saved on the way."""

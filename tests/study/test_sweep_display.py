@@ -62,6 +62,7 @@ def test_runs_that_were_complete_before_tell_nothing_of_the_time() -> None:
     assert not any("left" in line for line in seen(many, 160, 30, elapsed=100.0))
 
 
+@pytest.mark.slow
 def test_where_there_is_no_terminal_the_end_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     display = SweepDisplay()
     for _ in range(3):

@@ -271,6 +271,7 @@ def test_an_environment_that_does_not_repeat_itself_is_noticed(tmp_path: Path) -
     assert any("does not repeat itself" in text for text in run.warnings)
 
 
+@pytest.mark.slow
 def test_a_longer_run_ends_as_if_it_had_been_so_long_from_the_start(tmp_path: Path) -> None:
     common: dict[str, Any] = {"num_envs": 7, "random_steps": 16}
     ran(tmp_path / "long", total_timesteps=140, **common)

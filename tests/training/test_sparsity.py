@@ -84,6 +84,7 @@ def test_rates_are_logged_where_asked_for_and_only_there(algo: str, tmp_path: Pa
     assert policies[0] == policies[1] != policies[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{"algo": "td3"}, {"algo": "dqn"}, {"algo": "sac", "neuron": "dn"}, {"algo": "ddpg", "target": "proxy"},

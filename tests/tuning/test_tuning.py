@@ -283,6 +283,7 @@ def test_an_option_that_is_both_fixed_and_searched_is_one_sentence(
     assert not (tmp_path / "tuning").exists()
 
 
+@pytest.mark.slow
 def test_what_is_searched_may_stand_in_a_file_of_options(carebn: Callable[..., Said], tmp_path: Path) -> None:
     (tmp_path / "options.json").write_text('{"gamma": 0.9}')
     words = ["--config", "options.json", "--search", "gamma=0.5:0.6", "--trials", "1", "--workers", "1"]

@@ -76,6 +76,7 @@ def test_what_was_pulled_opens_and_what_is_damaged_does_not(carebn, runs, hub, t
     assert "is damaged: its contents do not match their checksum" in said.err
 
 
+@pytest.mark.slow
 def test_a_whole_run_goes_on_where_it_is_taken_to(carebn, runs, hub, tmp_path) -> None:
     (runs / "seed0" / "diary.txt").write_text("nobody's business")
     said = carebn("push", runs / "seed0", REPOSITORY, "--episodes", 2, "--whole")
