@@ -489,6 +489,22 @@ def test_the_picture_has_every_seed_and_is_only_text(tmp_path: Path) -> None:
     assert "0" in [element.text for element in root.iter(f"{tag}text")]  # the axis begins where training did
 
 
+@pytest.mark.parametrize("total", [190_000, 200_000, 201_000, 210_000])
+def test_no_number_of_the_axis_leaves_the_picture(tmp_path: Path, total: int) -> None:
+    traces = evaluation_traces([read_run(write_run(tmp_path / "a", total=total))])
+    mean = mean_curve(traces, 100)
+    assert mean is not None
+    texts = list(ElementTree.fromstring(curves_svg("one", [TaskCurve("BN", mean, traces)])).iter())
+    share = {"middle": 0.5, "end": 0.0}  # of its width that lies to the right of its place
+    ends = [
+        float(t.get("x", 0)) + share[t.get("text-anchor", "")] * 7 * len(t.text or "")
+        for t in texts
+        if t.get("text-anchor")
+    ]
+    assert len(ends) > 5
+    assert max(ends) <= 760
+
+
 def test_one_evaluation_is_a_dot(tmp_path: Path) -> None:
     traces = evaluation_traces([read_run(write_run(tmp_path / "a", total=5_000))])
     mean = mean_curve(traces, 100)

@@ -89,7 +89,8 @@ def _axes(across: _Scale, up: _Scale) -> list[str]:
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
         parts.append(f'<text x="{LEFT - 6}" y="{float(y) + 4:.1f}" text-anchor="end">{_told(mark)}</text>')
     for mark in across.marks:
-        parts.append(f'<text x="{across(mark)}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{_told(mark)}</text>')
+        anchor = "end" if float(across(mark)) > WIDTH - 30 else "middle"  # else it would leave the picture
+        parts.append(f'<text x="{across(mark)}" y="{HEIGHT - BOTTOM + 16}" text-anchor="{anchor}">{_told(mark)}</text>')
     parts.append(f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 12}" text-anchor="end">environment steps</text>')
     return parts
 
