@@ -2,7 +2,7 @@
 #
 #   make train           train a spiking agent with CaRe-BN, a few minutes;
 #                        running it again resumes it
-#   make test            lint, types and tests, some twelve minutes
+#   make test            lint, types and tests, some fourteen minutes
 #   make test-fast       the same without the tests marked slow, a minute or two
 #
 # Longer tests:
