@@ -121,7 +121,7 @@ def test_int8_keeps_the_return(carebn):
     )
     assert abs(played.mean - trained) <= 0.05 * abs(trained)
     assert played.mean == pytest.approx(int8)
-    assert np.median(report["episode_returns"][0]) > 9000, "the kept policy should have learned its task"
+    assert np.mean(report["episode_returns"][0][:10]) > 9000, "the kept policy should have learned its task"
 
 
 @pytest.mark.parametrize("weights", ["int8", "int16"])
