@@ -11,6 +11,9 @@ from abilities import BFLOAT16_PRODUCTS, obstacle
 from said import Said
 
 from carebn import cli
+from carebn.machine import collect_seldom
+
+collect_seldom()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -17,7 +17,7 @@ from typing import Any
 from carebn import compiling
 from carebn.errors import CarebnWarning, not_installed, told, unknown_name
 from carebn.limits import THREADS, check_most
-from carebn.machine import THREAD_VARIABLES
+from carebn.machine import THREAD_VARIABLES, collect_seldom
 from carebn.reading import read_object
 from carebn.stopping import STOPPED, Stop, handled_by, leave, obeyed_at_once
 
@@ -177,6 +177,7 @@ def _give_up_output() -> None:
 
 def main() -> None:
     _write_anywhere()
+    collect_seldom()
     warnings.formatwarning = _tell
     # Neither programs that are started from here nor numba's cache are to be taken from the current directory.
     os.environ["PYTHONSAFEPATH"] = "1"

@@ -18,9 +18,11 @@ from carebn.algorithm import find_algorithm
 from carebn.training import Run, TrainConfig, seeds
 from carebn.training.checkpoint import CheckpointStore
 from carebn.training.config import OUTSIDE
+from carebn.training.environment import spaces_of
 from carebn.training.record import read_rows
 from carebn.training.run_state import RunState
 from carebn.training.schedule import reaches, updates_until
+from carebn.training.side_by_side import SideBySide
 from carebn.training.worlds import given_env
 
 BOTH = pytest.mark.parametrize("vector", ["sync", "async"])
@@ -55,6 +57,14 @@ class Clock(gym.Env[NDArray[np.float32], Any]):
         reward = float(np.sum(action)) + self.now
         action *= 0  # as an environment may, with what is its own
         return self.look(), reward, over and not self.is_cut, over and self.is_cut, {"info": self.now}
+
+
+class Whole(Clock):
+    """Rewards are whole numbers of Python, and of numpy in turn."""
+
+    def step(self, action: Any) -> tuple[NDArray[np.float32], Any, bool, bool, dict[str, Any]]:
+        obs, _, *ends = super().step(action)
+        return obs, (self.now if self.now % 2 else np.float32(self.now)), *ends  # type: ignore[return-value]
 
 
 class Buttons(Clock):
@@ -413,3 +423,22 @@ def test_the_display_counts_on_when_steps_come_by_several(capsys: pytest.Capture
         display.advance(step)
     time.sleep(0.01)
     assert display.left != "…"  # it has noticed where learning began, between two of its steps
+
+
+@pytest.mark.parametrize("make", [Clock, Whole, Buttons])
+def test_one_alone_is_as_the_first_of_two(make: type[Clock]) -> None:
+    """It does without Gymnasium's vector; types are the same to the letter, because a run writes them down."""
+    spaces = spaces_of(make(), "any")
+    alone, two = (SideBySide(make(), make, count, "sync", "any", spaces) for count in (1, 2))
+    rng = np.random.default_rng(0)
+    moved = [rng.integers(2, size=2) if spaces.actions else rng.uniform(-1, 1, (2, 1)).astype(np.float32)] * 2
+    one, both = (vector.reset([5, 6][:n], {0: [a[0] for a in moved]}) for vector, n in ((alone, 1), (two, 2)))
+    assert one.dtype == both.dtype
+    assert np.array_equal(one, both[:1])
+    for actions in moved:
+        (obs, *said), (other, *others) = alone.step(actions[:1]), two.step(actions)
+        assert obs.dtype == other.dtype
+        assert np.array_equal(obs, other[:1])
+        assert repr(said) == repr([each[:1] for each in others])
+    alone.close()
+    two.close()

@@ -9,6 +9,7 @@ fork:   ``worker.main``; it has the pipe to the parent to itself as long as it l
 """
 
 import ctypes
+import gc
 import json
 import os
 import signal
@@ -16,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
+from importlib import import_module
 
-from carebn.machine import THREAD_VARIABLES
+from carebn.machine import THREAD_VARIABLES, collect_seldom
 from carebn.study import worker
 from carebn.study.worker import FAILED, STOP, Order, Outcome
 
@@ -65,10 +67,23 @@ class WarmWorker:
         self.process.wait()
 
 
+# Also what is otherwise imported on the way: by torch when it differentiates, and for the curve at the end.
+NEEDED = (
+    "carebn.measure.observers", "carebn.training.whole_run", "torch.fx.experimental.symbolic_shapes",
+    "matplotlib.figure", "matplotlib.backends.backend_agg",
+)  # fmt: skip
+
+
 def _import_what_runs_need() -> None:
-    """Also what is otherwise imported on the way: by torch's optimisers, and for the curve at the end."""
-    import carebn.measure.observers
-    import carebn.training.whole_run  # noqa: F401
+    collect_seldom()
+    for name in NEEDED:
+        import_module(name)
+    import torch
+
+    from carebn.kernels.catalogue import KERNELS
+
+    KERNELS["packed_count"].compiled(torch.float32)  # and with it all that numba imports to load the first
+    gc.freeze()  # forks share what they do not look through
 
 
 def _forked(order: bytes) -> tuple[int, str]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from carebn.machine import THREAD_VARIABLES
+from carebn.machine import THREAD_VARIABLES, collect_seldom
 from carebn.study.bars import Bars, StopBelow, given_up_at
 
 STOP = b"stop\n"
@@ -175,6 +175,7 @@ def main_until_stopped(line: bytes | None = None) -> int:
 
 
 def _main(line: bytes | None) -> int:
+    collect_seldom()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell starts in the background
     if END_IS_NEAR is not None:
         signal.signal(END_IS_NEAR, _as_asked_to_end)
