@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+from forked import Warm
 
 pytestmark = pytest.mark.slow
 
@@ -38,8 +41,12 @@ ORIGINAL_RUN = shlex.split(
 EIGHT = ["--num-envs", "8", "--updates-per-step", "0.5", "--checkpoint-interval", "90"]
 
 
+def words(options: list[str], directory: Path) -> list[str]:
+    return ["train", *options, "--run-dir", str(directory)]
+
+
 def command(options: list[str], directory: Path) -> list[str]:
-    return [sys.executable, "-m", "carebn.cli", "train", *options, "--run-dir", str(directory)]
+    return [sys.executable, "-m", "carebn.cli", *words(options, directory)]
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -55,11 +62,31 @@ def run(options: list[str], directory: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def run_killed(options: list[str], directory: Path, kills: int, rng: random.Random) -> int:
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Warm]:
+    made = Warm()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The directory of a run that nobody disturbs. Its process is one of its own, with hashes of its own."""
+
+    @cache
+    def trained(name: str) -> Path:
+        directory = tmp_path_factory.mktemp("undisturbed") / name
+        run(KILLED[name], directory)
+        return directory
+
+    return trained
+
+
+def run_killed(warm: Warm, options: list[str], directory: Path, kills: int, rng: random.Random) -> int:
     """Run, killing it ``kills`` times: mostly at random moments, every third time as soon as a checkpoint is begun."""
     killed = 0
     while killed < kills:
-        process = subprocess.Popen(command(options, directory), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = warm.start(words(options, directory), directory.parent)
         deadline = time.monotonic() + 120
         while not (directory / "metrics.jsonl").exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -69,10 +96,8 @@ def run_killed(options: list[str], directory: Path, kills: int, rng: random.Rand
         else:
             time.sleep(rng.uniform(0.0, 2.0))
         if process.poll() is not None:
-            process.wait()
             break  # it finished first
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        process.kill()
         killed += 1
     run(options, directory)
     return killed
@@ -88,51 +113,54 @@ if FULL:
     KILLED |= {"eight": [*TD3_RUN, *EIGHT], "eight-dqn-async": [*DQN_RUN, *EIGHT, "--vector", "async"]}
 
 
-@pytest.mark.parametrize("options", KILLED.values(), ids=KILLED)
-def test_a_run_that_is_killed_again_and_again_ends_byte_identical(options: list[str], tmp_path: Path) -> None:
-    run(options, tmp_path / "undisturbed")
-    killed = run_killed(options, tmp_path / "killed", KILLS, random.Random(1))
+@pytest.mark.parametrize("name", KILLED)
+def test_a_run_that_is_killed_again_and_again_ends_byte_identical(
+    name: str, undisturbed: Callable[[str], Path], warm: Warm, tmp_path: Path
+) -> None:
+    killed = run_killed(warm, KILLED[name], tmp_path / "killed", KILLS, random.Random(1))
     assert killed > 0
-    undisturbed, resumed = contents(tmp_path / "undisturbed"), contents(tmp_path / "killed")
-    assert undisturbed.keys() == resumed.keys()
-    assert [name for name in undisturbed if undisturbed[name] != resumed[name]] == []
+    whole, resumed = contents(undisturbed(name)), contents(tmp_path / "killed")
+    assert whole.keys() == resumed.keys()
+    assert [name for name in whole if whole[name] != resumed[name]] == []
 
 
-def test_an_interruption_saves_and_the_result_is_still_identical(tmp_path: Path) -> None:
-    run(TD3_RUN, tmp_path / "undisturbed")
+def test_an_interruption_saves_and_the_result_is_still_identical(
+    undisturbed: Callable[[str], Path], warm: Warm, tmp_path: Path
+) -> None:
     directory = tmp_path / "interrupted"
-    process = subprocess.Popen(command(TD3_RUN, directory), stderr=subprocess.PIPE, text=True)
+    process = warm.start(words(TD3_RUN, directory), tmp_path)
     while not list(directory.glob("checkpoint/0*")) and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 130
-    assert "the same command resumes it" in said
-    step = said.split("stopped at step ")[1].split(";")[0]
+    said = process.said(120)
+    assert said.code == 130
+    assert "the same command resumes it" in said.err
+    step = said.err.split("stopped at step ")[1].split(";")[0]
     resumed = subprocess.run(command(TD3_RUN, directory), capture_output=True, text=True)
     assert f"seed 0: resuming from step {step} of " in resumed.stderr
-    assert contents(tmp_path / "undisturbed") == contents(directory)
+    assert contents(undisturbed("td3")) == contents(directory)
 
 
-def test_ctrl_c_reaches_all_processes_and_the_run_saves_itself(tmp_path: Path) -> None:
+def test_ctrl_c_reaches_all_processes_and_the_run_saves_itself(
+    undisturbed: Callable[[str], Path], warm: Warm, tmp_path: Path
+) -> None:
     """As a terminal sends it: to the whole group, the environments' processes among them."""
-    options = [*TD3_RUN, *EIGHT, "--vector", "async"]
-    run(options, tmp_path / "undisturbed")
+    options = KILLED["eight-async"]
     directory = tmp_path / "interrupted"
     for number in (signal.SIGINT, signal.SIGTERM):
-        process = subprocess.Popen(command(options, directory), stderr=subprocess.PIPE, text=True, process_group=0)
         before = set(directory.glob("checkpoint/0*"))
+        process = warm.start(words(options, directory), tmp_path, alone=True)
         while not set(directory.glob("checkpoint/0*")) - before and process.poll() is None:
             time.sleep(0.01)
         os.killpg(process.pid, number)
-        _, said = process.communicate(timeout=120)
-        assert process.returncode == 128 + number, said
-        assert "the same command resumes it" in said
-        assert "Traceback" not in said
+        said = process.said(120)
+        assert said.code == 128 + number, said
+        assert "the same command resumes it" in said.err
+        assert "Traceback" not in said.err
         with pytest.raises(ProcessLookupError):
             os.killpg(process.pid, 0)  # nobody is left behind
     run(options, directory)
-    assert contents(tmp_path / "undisturbed") == contents(directory)
+    assert contents(undisturbed("eight-async")) == contents(directory)
 
 
 def test_processes_of_environments_do_not_outlive_a_run_that_is_killed(tmp_path: Path) -> None:
@@ -145,29 +173,29 @@ def test_processes_of_environments_do_not_outlive_a_run_that_is_killed(tmp_path:
     assert "Traceback" not in said
 
 
-def test_another_seed_gives_other_files(tmp_path: Path) -> None:
-    run([*TD3_RUN, "--total-timesteps", "400"], tmp_path / "a")
-    run([*TD3_RUN, "--total-timesteps", "400", "--seed", "1"], tmp_path / "b")
+def test_another_seed_gives_other_files(warm: Warm, tmp_path: Path) -> None:
+    for name, seed in (("a", "0"), ("b", "1")):
+        options = [*TD3_RUN, "--total-timesteps", "400", "--seed", seed]
+        assert warm.said(words(options, tmp_path / name), tmp_path).code == 0
     a, b = contents(tmp_path / "a"), contents(tmp_path / "b")
     assert a["policy.safetensors"] != b["policy.safetensors"]
     assert a["metrics.jsonl"] != b["metrics.jsonl"]
 
 
-def test_a_complete_run_says_so_and_another_configuration_is_refused(tmp_path: Path) -> None:
+def test_a_complete_run_says_so_and_another_configuration_is_refused(warm: Warm, tmp_path: Path) -> None:
     options = [*TD3_RUN, "--total-timesteps", "100", "--learning-starts", "90"]
-    run(options, tmp_path)
-    before = contents(tmp_path)
-    again = subprocess.run(command(options, tmp_path), capture_output=True, text=True)
-    assert again.returncode == 0
-    assert "this run is complete" in again.stdout
-    other = subprocess.run(command([*options, "--gamma", "0.9"], tmp_path), capture_output=True, text=True)
-    assert other.returncode == 1
-    assert "gamma is 0.99 there and 0.9 here" in other.stderr
-    assert "Traceback" not in other.stderr
-    other = subprocess.run(
-        command([*options, "--checkpoint-interval", "70", "--method", "bn"], tmp_path), capture_output=True, text=True
-    )
-    said = other.stderr.partition("another configuration: ")[2]
+    directory = tmp_path / "run"
+    assert warm.said(words(options, directory), tmp_path).code == 0
+    before = contents(directory)
+    again = warm.said(words(options, directory), tmp_path)
+    assert again.code == 0
+    assert "this run is complete" in again.out
+    other = warm.said(words([*options, "--gamma", "0.9"], directory), tmp_path)
+    assert other.code == 1
+    assert "gamma is 0.99 there and 0.9 here" in other.err
+    assert "Traceback" not in other.err
+    other = warm.said(words([*options, "--checkpoint-interval", "70", "--method", "bn"], directory), tmp_path)
+    said = other.err.partition("another configuration: ")[2]
     assert said.startswith("method is 'care-bn' there and 'bn' here, ")
     assert "checkpoint_interval is 100 there and 70 here" in said
-    assert contents(tmp_path) == before
+    assert contents(directory) == before
