@@ -64,9 +64,10 @@ class Forked:
 class Warm:
     """Where the forks come from; of the package that lies in ``source``, or of ours."""
 
-    def __init__(self, source: Path | None = None) -> None:
+    def __init__(self, source: Path | None = None, **environment: str) -> None:
         path = [str(source or ""), os.environ.get("PYTHONPATH", "")]
-        self._environment = {"PYTHONPATH": os.pathsep.join(filter(None, path))} | dict.fromkeys(THREAD_VARIABLES, "1")
+        self._environment = environment | dict.fromkeys(THREAD_VARIABLES, "1")
+        self._environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
         self._process = subprocess.Popen(
             [sys.executable, "-P", Path(__file__).with_name("warm.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             bufsize=0, env=os.environ | self._environment,

@@ -4,14 +4,16 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import Forked, Warm
+from said import assert_one_sentence
 
 TOP = Path(__file__).parent.parent
 PAGE = TOP / "CONTRIBUTING.md"
@@ -58,20 +60,15 @@ class Place:
         # with what was compiled, and with the times by which that is known to be up to date
         shutil.copytree(TOP / "src" / "carebn", root / "src" / "carebn")
         follow(self.blocks, root)
-        self.environment = os.environ | {"PYTHONPATH": str(root / "src"), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+        self.warm = Warm(root / "src", COLUMNS="200")
 
-    def command(self, words: str) -> list[str]:
-        return [sys.executable, "-m", "carebn", *shlex.split(words.removeprefix("carebn "))]
-
-    def run(self, words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(words), cwd=self.root, env=self.environment, capture_output=True, text=True, timeout=600
-        )
+    def start(self, words: str) -> Forked:
+        return self.warm.start(shlex.split(words.removeprefix("carebn ")), self.root)
 
     def said(self, words: str) -> str:
-        done = self.run(words)
-        assert done.returncode == 0, f"{words}\n{done.stderr}"
-        return done.stdout
+        said = self.start(words).said()
+        assert said.code == 0, f"{words}\n{said.err}"
+        return said.out
 
     def commands(self) -> list[str]:
         return [line for language, _, text in self.blocks if language == "sh" for line in text.splitlines()]
@@ -86,8 +83,10 @@ class Place:
 
 
 @pytest.fixture(scope="module", params=list(TOYS))
-def place(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return Place(request.param, tmp_path_factory.mktemp(request.param))
+def place(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    made = Place(request.param, tmp_path_factory.mktemp(request.param))
+    yield made
+    made.warm.close()
 
 
 def toy_of(place: Place) -> str:
@@ -104,10 +103,10 @@ def test_every_command_of_the_page(place: Place) -> None:
         out = re.search(r"--out (\S+)", line)
         assert out is None or (place.root / out[1]).stat().st_size > 0, line
     if toy_of(place) == "tired":  # what cannot have it refuses it by name
-        refused = place.run("export runs/tired --to nir --out tired.nir")
-        assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
-        assert "Tired" in refused.stderr
-        assert "NIR" in refused.stderr
+        refused = place.start("export runs/tired --to nir --out tired.nir").said()
+        assert_one_sentence(refused)
+        assert "Tired" in refused.err
+        assert "NIR" in refused.err
 
 
 def test_it_is_told_of(place: Place) -> None:
@@ -121,16 +120,12 @@ def test_it_resumes_after_a_kill_to_the_same_bytes(place: Place) -> None:
     train = re.sub(r"--(total-timesteps|run-dir) \S+ ?", "", train)
     place.said(f"{train} {SMALL} --run-dir runs/whole")
     again = f"{train} {SMALL} --run-dir runs/again"
-    process = subprocess.Popen(
-        place.command(again), cwd=place.root, env=place.environment, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    process = place.start(again)
     checkpoints = place.root / "runs" / "again" / "checkpoint"
     while not any(checkpoints.glob("0*")) and process.poll() is None:
         time.sleep(0.005)
     assert process.poll() is None, "it was over before it could be killed"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
     place.said(again)
     assert place.contents("runs/again") == place.contents("runs/whole")
 
