@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from abilities import BFLOAT16_PRODUCTS, obstacle
+from forked import Warm
 from said import Said
 
 from carebn import cli
@@ -40,6 +41,14 @@ def carebn(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], t
         return Said(stop.value.code if isinstance(stop.value.code, int) else 0, out, err)
 
     return call
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Warm]:
+    """Starts the command in processes of its own, which import nothing: for all tests that start many."""
+    made = Warm()
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")

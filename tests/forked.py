@@ -72,11 +72,15 @@ class Warm:
             [sys.executable, "-P", Path(__file__).with_name("warm.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             bufsize=0, env=os.environ | self._environment,
         )  # fmt: skip
+        self._last: Forked | None = None
 
     def start(self, words: Sequence[object], directory: Path, alone: bool = False) -> Forked:
         """``alone``: in a process group of its own."""
+        if self._last is not None:
+            self._last.kill()  # of a test that has failed before its end
         order = {"words": [str(word) for word in words], "directory": str(directory), "alone": alone}
-        return Forked(self._process, order | {"environment": os.environ | self._environment})
+        self._last = Forked(self._process, order | {"environment": os.environ | self._environment})
+        return self._last
 
     def said(self, words: Sequence[object], directory: Path) -> Said:
         return self.start(words, directory).said()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from forked import Forked, Warm
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +66,7 @@ def start(cwd: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=cwd, preexec_fn=as_from_a_terminal)
 
 
-def wait_until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def wait_until(true: Callable[[], bool], process: subprocess.Popen[str] | Forked) -> None:
     deadline = time.monotonic() + PATIENCE
     while not true() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -95,9 +96,9 @@ def world(directory: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = world(tmp_path_factory.mktemp("undisturbed"))
-    code, said = end(start(here, *TRAIN))
+    code, _, said = warm.said(TRAIN, here)
     assert code == 0, said
     told = "2 of 2 episodes of Endless-v0 were cut after 100 steps, as --eval-max-steps says"
     assert said.count(told) == 1  # not thrice
@@ -147,22 +148,22 @@ def test_a_signal_in_its_evaluation(tmp_path: Path, undisturbed: Path) -> None:
         "watch run --seconds 1000",
     ],
 )
-def test_a_signal_in_other_commands(undisturbed: Path, words: str) -> None:
+def test_a_signal_in_other_commands(warm: Warm, undisturbed: Path, words: str) -> None:
     (undisturbed / "slow").touch()
     working = undisturbed / "working"
     working.unlink(missing_ok=True)
-    process = start(undisturbed, *words.split(), "--trust")
+    process = warm.start([*words.split(), "--trust"], undisturbed)
     wait_until(working.exists, process)
     process.send_signal(signal.SIGINT)
-    code, said = end(process)
+    code, _, said = process.said(PATIENCE)
     assert (code, said.splitlines()[-1:]) == (130, ["carebn: stopped"]), said
     told = [line for line in said.splitlines() if " of at most " not in line]  # how far it is, on a slow machine
     assert len(told) == 1, said
 
 
-def test_the_evaluation_of_a_policy_is_cut_and_says_so(undisturbed: Path) -> None:
+def test_the_evaluation_of_a_policy_is_cut_and_says_so(warm: Warm, undisturbed: Path) -> None:
     (undisturbed / "slow").unlink(missing_ok=True)
-    code, said = end(start(undisturbed, "evaluate", "run", "--episodes", "2", "--trust"))
+    code, _, said = warm.said(["evaluate", "run", "--episodes", "2", "--trust"], undisturbed)
     assert code == 0
     assert said == (
         "warning: 2 of 2 episodes of Endless-v0 were cut after 100 steps, as the run's --eval-max-steps says; "

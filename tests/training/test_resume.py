@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -60,13 +60,6 @@ def contents(directory: Path) -> dict[str, bytes]:
 def run(options: list[str], directory: Path) -> None:
     done = subprocess.run(command(options, directory), capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.fixture(scope="module")
-def warm() -> Iterator[Warm]:
-    made = Warm()
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

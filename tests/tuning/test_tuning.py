@@ -1,11 +1,7 @@
 """A tuning ends with the same trials however often it is stopped; its result is a file that training takes."""
 
 import json
-import os
 import shlex
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import Warm
 from said import Said
 
 from carebn.study.bars import StopBelow, given_up_at
@@ -234,7 +231,7 @@ WORDS = shlex.split(
 
 @pytest.mark.slow
 def test_a_tuning_that_is_killed_goes_on_and_training_takes_its_result(
-    carebn: Callable[..., Said], tmp_path: Path
+    carebn: Callable[..., Said], warm: Warm, tmp_path: Path
 ) -> None:
     words = ["tune", *WORDS, "--search", "gamma=0.9:0.999", "--trials", "4", "--workers", "1"]
     said = carebn(*words, "--run-dir", "whole")
@@ -242,13 +239,12 @@ def test_a_tuning_that_is_killed_goes_on_and_training_takes_its_result(
     assert "4 trials: 4 complete" in said.out
     assert "next: carebn train --config whole/best.json --run-dir runs/tuned" in said.out
     for lines in (1, 6):  # of the journal: one is there when the tuning begins, and several at the end of each trial
-        process = subprocess.Popen([sys.executable, "-m", "carebn", *words, "--run-dir", "killed"], cwd=tmp_path)
+        process = warm.start([*words, "--run-dir", "killed"], tmp_path)
         journal, until = tmp_path / "killed" / JOURNAL, time.monotonic() + 200
         while not journal.exists() or journal.read_bytes().count(b"\n") <= lines:
             assert time.monotonic() < until
             time.sleep(0.02)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        process.kill()
     assert carebn(*words, "--run-dir", "killed").code == 0
     for name in (TRIALS, BEST):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
