@@ -11,6 +11,7 @@ import pytest
 import tyro
 from said import Said, assert_one_sentence
 
+from carebn.machine import cores
 from carebn.training import Run, TrainConfig
 
 TINY = [
@@ -352,10 +353,11 @@ def test_tracking_without_its_package(carebn, monkeypatch):
 @pytest.mark.slow
 def test_doubts_are_one_line_each_and_the_run_goes_on(carebn) -> None:
     words = [word for word in TINY if word != "--quiet"]
-    said = carebn("train", "--env-id", "Pendulum-v1", *words, "--threads", "1000")
+    threads = cores() + 1
+    said = carebn("train", "--env-id", "Pendulum-v1", *words, "--threads", threads)
     assert said.code == 0
     lines = said.err.splitlines()
-    assert any(line.startswith("warning: --threads 1000 is more than the ") for line in lines)
+    assert any(line.startswith(f"warning: --threads {threads} is more than the ") for line in lines)
 
 
 def test_a_damaged_policy_is_one_sentence(carebn, run: Path) -> None:
