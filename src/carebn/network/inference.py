@@ -51,7 +51,8 @@ class _Plan:
         self._belongs = decoder.belongs.detach().numpy()
         self._populations = self._belongs.tobytes()
         self._layers = layers
-        self._tables = [None if _has_given_map(layer) else _layer_table(layer, encoder.time_steps) for layer in layers]
+        given = any(map(_has_given_map, layers))  # by torch, from what the norm is when it acts
+        self._tables = None if given else _layer_tables(layers, encoder.time_steps)
         self._zscore = encoder.zscore
         self.obs_dim, self._steps = encoder.obs_dim, encoder.time_steps
         self._outputs = len(layers[-1].weight)
@@ -82,11 +83,7 @@ class _Plan:
             if not_dense(x, "the observation", SINGLE, *obs.shape):
                 raise NotForKernelsError
         counts = torch.empty(len(obs), self._outputs, dtype=SINGLE, device="cpu")
-        tables = [
-            _layer_table(layer, self._steps) if table is None else table
-            for layer, table in zip(self._layers, self._tables, strict=True)
-        ]
-        places = torch.tensor([table.address for table in tables], dtype=torch.int64, device="cpu")
+        _kept, places = self._tables or _layer_tables(self._layers, self._steps)
         # threads share observations, so that one alone is one thread's work
         noticed = KERNELS["act"](
             SINGLE, serially=len(obs) == 1, batch=len(obs), obs=x, tables=places, counts=counts, **self._fields
@@ -128,6 +125,12 @@ def _layer_table(layer: LayerPlan, time_steps: int) -> Filled:
         "scale": maps[0], "shift": maps[1],
     }  # fmt: skip
     return act.LAYER.fill(NOBODY, 1, SINGLE, {**fields, **neuron_fields(layer.spec, SINGLE)})
+
+
+def _layer_tables(layers: list[LayerPlan], time_steps: int) -> tuple[list[Filled], Tensor]:
+    """The layers' tables, which have to be kept, and their addresses."""
+    tables = [_layer_table(layer, time_steps) for layer in layers]
+    return tables, torch.tensor([table.address for table in tables], dtype=torch.int64, device="cpu")
 
 
 class FastActor:
