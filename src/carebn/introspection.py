@@ -9,17 +9,23 @@ import math
 from collections.abc import Callable, Iterable
 from itertools import chain
 from operator import attrgetter, is_, methodcaller
+from types import FunctionType
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import get_gradient_edge
 
 PRECISIONS = (torch.float32, torch.float64)
 
 # --- code ------------------------------------------------------------------------------------------------------------
 
 MISSING = object()
-_CALLING = ("__call__", "__getattr__", "__getattribute__")  # how a module is called and its attributes are found
+# How a module is called and its attributes are found.
+_CALLING = (
+    *("__call__", "_wrapped_call_impl", "_call_impl", "_compiled_call_impl"),
+    *("__getattr__", "__getattribute__"),
+)
 
 
 def known_code(cls: type, methods: Iterable[str], data: Iterable[str] = ()) -> dict[str, Any]:
@@ -77,11 +83,14 @@ def other_code(thing: Any, known: dict[str, Any]) -> str:
     return ""
 
 
+_METHODS = (FunctionType, staticmethod, classmethod)
+
+
 def computes_attributes(kind: type, base: type) -> bool:
     """Whether a subclass has attributes that are computed, such as properties: their values may change unseen."""
     above = kind.__mro__[: kind.__mro__.index(base)]
     return any(
-        hasattr(type(value), "__set__")
+        hasattr(type(value), "__get__") and not isinstance(value, _METHODS)
         for cls in above
         for name, value in vars(cls).items()
         if not name.startswith("__")
@@ -90,7 +99,7 @@ def computes_attributes(kind: type, base: type) -> bool:
 
 def not_numbers(**values: Any) -> str:
     for name, value in values.items():
-        if not isinstance(value, (int, float)):
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
             return f"{name.replace('_', ' ')} is a {type(value).__name__}, not a number"
     return ""
 
@@ -110,6 +119,7 @@ _GLOBAL_HOOKS = tuple(
     for name in ("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks")
     if (hooks := _private(nn.modules.module, f"_global_{name}")) is not None
 )
+_LINEAR = nn.functional.linear
 _is_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]  # public, and left out of its types
 _transform_level = _private(torch, "_C", "_functorch", "maybe_current_level")
 _dispatch_modes = _private(torch, "_C", "_len_torch_dispatch_stack")
@@ -134,9 +144,13 @@ def is_compiling() -> str:
     return "torch is compiling or tracing" if torch.compiler.is_compiling() or _is_tracing() else ""
 
 
+def in_autocast() -> bool:
+    return torch.is_autocast_enabled("cpu")
+
+
 def mode_of_torch() -> str:
     """Why operations are not what they usually are, or not seen by torch alone."""
-    if torch.is_autocast_enabled("cpu"):
+    if in_autocast():
         return "inside torch.autocast"
     if _transform_level is not None and _transform_level():
         return "inside a transform of torch.func"
@@ -146,6 +160,8 @@ def mode_of_torch() -> str:
         return "a mode of torch watches or changes operations (also torch.device(...) as a context)"
     if _hooks_on_what_is_saved is not None and _hooks_on_what_is_saved(False):
         return "hooks watch or change what is kept for the backward pass"
+    if nn.functional.linear is not _LINEAR:
+        return "torch.nn.functional.linear was replaced"
     for hooks in _GLOBAL_HOOKS:
         if hooks:
             return "somebody listens to all modules, by a global hook"
@@ -155,17 +171,24 @@ def mode_of_torch() -> str:
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 
-def has_memory(x: Tensor) -> bool:
-    """Stand-ins of torch's transforms have none."""
+def address_of(x: Tensor) -> int | None:
+    """0: nowhere, zeros that torch keeps no memory for; None: a stand-in of one of torch's transforms."""
     try:
-        x.data_ptr()
+        return x.data_ptr()
     except RuntimeError:
-        return False
-    return True
+        return None
 
 
-def _stand_in(x: Tensor) -> str:
-    return "inside a transform of torch.func" if _transform_level is None and not has_memory(x) else ""
+def _nowhere(x: Tensor) -> str:
+    """Why the numbers of this tensor do not lie where it says."""
+    address = address_of(x)
+    if address is None:
+        return "inside a transform of torch.func"
+    if x.numel() == 0:
+        return ""
+    last = x.storage_offset() + sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
+    behind = x.untyped_storage().nbytes() >= (last + 1) * x.element_size()
+    return "" if address and behind else "there is no memory behind it, or too little"
 
 
 def not_dense(x: Any, name: str, dtype: torch.dtype, *shape: int) -> str:
@@ -178,7 +201,7 @@ def not_dense(x: Any, name: str, dtype: torch.dtype, *shape: int) -> str:
         return f"{name} has the shape {tuple(x.shape)}, not {shape}"
     if not (x.is_cpu and x.layout is torch.strided and x.is_contiguous()) or x.is_neg():
         return f"{name} does not lie in the CPU's memory in one piece"
-    return _stand_in(x)
+    return _nowhere(x)
 
 
 def not_numbers_in_memory(x: Tensor) -> str:
@@ -189,7 +212,7 @@ def not_numbers_in_memory(x: Tensor) -> str:
         return "the input does not lie in the CPU's memory"
     if x.dtype not in PRECISIONS:
         return f"the input is {x.dtype}"
-    return "the input is empty" if x.numel() == 0 else _stand_in(x)
+    return "the input is empty" if x.numel() == 0 else _nowhere(x)
 
 
 def overlapping(written: tuple[Tensor, ...], read: tuple[Tensor, ...]) -> bool:
@@ -202,6 +225,21 @@ def overlapping(written: tuple[Tensor, ...], read: tuple[Tensor, ...]) -> bool:
             return True
         if stop > end:
             end, mine = stop, is_written
+    return False
+
+
+def depends_on_others(results: Iterable[Tensor], known: Iterable[Tensor]) -> bool:
+    """Whether a gradient of the results goes to anything but these."""
+    seen: set[tuple[Any, int]] = {get_gradient_edge(tensor)[:2] for tensor in known if tensor.requires_grad}
+    left: list[tuple[Any, int]] = [get_gradient_edge(result)[:2] for result in results if result.requires_grad]
+    while left:
+        edge = left.pop()
+        if edge in seen or edge[0] is None:
+            continue
+        if hasattr(edge[0], "variable"):  # where gradients end
+            return True
+        seen.add(edge)
+        left += edge[0].next_functions
     return False
 
 

@@ -35,6 +35,7 @@ from carebn.introspection import (
     overlapping,
 )
 from carebn.kernels import packed_simd, scan
+from carebn.kernels.jit import config
 from carebn.kernels.plans import LayerPlan, MovingRule, NeuronSpec, StackLayer, enabled, told
 
 LEAST_DEVIATION = 4096  # times the precision: by less than that no kernel divides
@@ -56,6 +57,7 @@ def _only_linear(module: nn.Module) -> str:
 def why_not_here() -> str:
     """Why no kernel may run here and now, whatever the network."""
     reason = is_compiling()  # first: a compiler then need not look at the rest
+    reason = reason or ("numba compiles nothing, by NUMBA_DISABLE_JIT" if config.DISABLE_JIT else "")
     return reason or ("" if enabled.get() else "inside carebn.kernels.pure()") or mode_of_torch()
 
 
@@ -108,6 +110,8 @@ def moving_rule(norm: Any, dtype: torch.dtype | None = None) -> MovingRule | Non
     if not_dense(norm.num_batches_tracked, "num_batches_tracked", torch.int64):
         return None
     written = (norm.running_mean, norm.running_var, *rule.errors, norm.num_batches_tracked)
+    if not torch.is_inference_mode_enabled() and any(tensor.is_inference() for tensor in written):
+        return None  # torch lets nobody change these
     return None if overlapping(written, tuple(norm.parameters(recurse=False))) else rule
 
 
@@ -153,13 +157,16 @@ def _layer(layer: Any, dtype: torch.dtype, features: int) -> LayerPlan | str:
         return reason
     learning = normalised and norm.training
     cancels = learning and not changed(norm, "shift-equivariant norm")
-    return LayerPlan(weight, bias, norm if normalised else None, learning, spec, cancels)
+    own_rules = learning and bool(changed(norm, "known map") or changed(norm, "moving update"))
+    if own_rules and norm._recorder is not None:
+        return f"{type(norm).__name__} has rules of its own, and is re-calibrated"
+    return LayerPlan(weight, bias, norm if normalised else None, learning, spec, cancels, own_rules)
 
 
 def moving_map(norm: Any) -> tuple[Tensor, Tensor]:
     """Scale and shift [Ts, F] of a norm in inference, as its own ``scale_offset`` has them."""
     scale, offset = norm.scale_offset(norm.running_var)
-    shift = offset - norm.running_mean * scale
+    shift = offset - norm.running_mean.clone() * scale  # a copy: what autograd keeps, nobody may move
     return scale.reshape(-1, scale.shape[-1]).contiguous(), shift.reshape(-1, shift.shape[-1]).contiguous()
 
 
@@ -229,7 +236,7 @@ def _with_numbers(part: _StackPart) -> StackLayer | str:
         return given if isinstance(given, str) else StackLayer(plan.weight, plan.bias, plan.spec, given=given)
     if not math.isfinite(norm.weight.detach().sum() + norm.bias.detach().sum()):
         return "the norm's map may not be finite"
-    return StackLayer(plan.weight, plan.bias, plan.spec, norm, part.rule)
+    return StackLayer(plan.weight, plan.bias, plan.spec, norm, part.rule, plan.own_rules)
 
 
 def _other_time(encoder: Any, layer: Any) -> str:
@@ -251,7 +258,8 @@ def _ends(encoder: Any, decoder: Any, path: str) -> str:
         return f"{path} has no {encoder.coding} coding"
     if not decoder.reads_counts:
         return f"the read-out {decoder.readout} needs every step's spikes"
-    return not_numbers(threshold=encoder.threshold, subtract=encoder.subtract)
+    reason = not_numbers(threshold=encoder.threshold, subtract=encoder.subtract)
+    return reason or ("" if math.isfinite(encoder.subtract) else "what a spike of the encoder subtracts is not finite")
 
 
 def _stack(actor: Any, stimulation: Tensor) -> list[StackLayer] | str:
@@ -263,6 +271,8 @@ def _stack(actor: Any, stimulation: Tensor) -> list[StackLayer] | str:
     encoder, decoder, features = actor.encoder, actor.decoder, stimulation.shape[1]
     remembered, modules = vars(actor).get("_remembered"), (encoder, decoder, *actor.layers)
     parts = None if remembered is None else remembered.answer(modules, features)
+    if parts is not None and any(part.layer.neuron.kernel_spec() != part.plan.spec for part in parts):
+        parts = None  # something computes its constants
     reason = _ends(encoder, decoder, "the stack") if parts is None else ""
     if reason or not encoder.threshold > 0:
         return reason or "the encoder's threshold is not above zero"
@@ -287,6 +297,8 @@ def _stack(actor: Any, stimulation: Tensor) -> list[StackLayer] | str:
         if layer.norm is not None:
             layer.norm.check_batch(stimulation)
         layers.append(layer)
+    if len({part.plan.learning for part in parts if part.plan.norm is not None}) > 1:
+        return "some layers learn, others do not: they may share statistics, which then move in between"
     return layers if layers else "there are no layers"
 
 

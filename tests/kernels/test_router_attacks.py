@@ -4,7 +4,10 @@
 """
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
 import threading
 from contextlib import nullcontext
 
@@ -23,7 +26,7 @@ from kernel_cases import (
 from torch import nn
 
 from carebn.algorithm import DDPG, DDPGOptions
-from carebn.kernels import explain, pure
+from carebn.kernels import explain, firing_rates, pure
 from carebn.network import Critic, SpikingActor, SpikingLayer, SpikingQNetwork
 from carebn.network.inference import FastActor
 from carebn.neuron import CLIF, LIF, Rectangle, Surrogate, make_neuron
@@ -717,3 +720,183 @@ def test_features_that_do_not_vary_at_the_edge_of_a_surrogate(norm):
                 (copy.deepcopy(network)(x) * torch.arange(8.0).view(4, 2)).sum().backward()
             gradients.append(x.grad)
         torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-3)
+
+
+# --- memory that was taken away, calls that are redirected, constants that are computed ------------------------------
+
+
+@pytest.mark.parametrize("left", [0, 512])
+def test_a_weight_whose_memory_was_taken_away_is_refused(left):
+    """As sharding and offloading do it: too little is left for its shape. Both paths say so."""
+    for prepare in (lambda actor: FastActor(actor), lambda actor: actor):
+        actor = make_actor()
+        network = prepare(actor)
+        obs = OBS[:2].numpy() if network is not actor else OBS
+        network(obs)
+        actor.layers[1].linear.weight.untyped_storage().resize_(left)
+        with pytest.raises(RuntimeError, match="storage"):
+            network(obs)
+        with pure(), pytest.raises(RuntimeError, match="storage"):
+            network(obs)
+
+
+def redirect(module, monkeypatch):
+    call = module._call_impl
+    module._call_impl = lambda *x, **k: call(*x, **k) * 0.5
+
+
+def redirect_all(module, monkeypatch):
+    call = nn.Module._call_impl
+    halved = lambda self, *x, **k: call(self, *x, **k) * (0.5 if isinstance(self, nn.Linear) else 1)  # noqa: E731
+    monkeypatch.setattr(nn.Module, "_call_impl", halved)
+    monkeypatch.setattr(nn.Module, "_wrapped_call_impl", halved)
+
+
+def compile_it(module, monkeypatch):
+    module._compiled_call_impl = lambda *x: module._call_impl(*x) * 0.5
+
+
+@pytest.mark.parametrize("way", [redirect, redirect_all, compile_it])
+@pytest.mark.parametrize("where", ["layers.1.linear", "layers.0.norm", "layers.2.neuron", "layers.1"])
+def test_a_module_whose_call_goes_elsewhere(where, way, monkeypatch):
+    actor, fast = prepared()
+    actor.train()(OBS)
+    way(actor.get_submodule(where), monkeypatch)
+    for rows in (len(OBS), 9):
+        state = copy.deepcopy(actor.state_dict())
+        ours = actor(OBS[:rows])
+        actor.load_state_dict(state)
+        with pure():
+            torch.testing.assert_close(ours, actor(OBS[:rows]), rtol=1e-3, atol=1e-4)
+    actor.eval()
+    with pure(), torch.no_grad():
+        theirs = actor(OBS[:9]).numpy()
+    np.testing.assert_allclose(fast(OBS[:9].numpy()), theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_another_linear_function(monkeypatch):
+    """As counters of operations and quantisers put it there."""
+    actor, fast = prepared()
+    linear = torch.nn.functional.linear
+    monkeypatch.setattr(torch.nn.functional, "linear", lambda x, w, b=None: linear(x, w * 0.5, b))
+    assert_trains_as_pure(actor)
+    assert_acts_as_pure(actor, fast)
+
+
+class Reads:
+    """A descriptor that has nothing but an answer."""
+
+    answer = 0.75
+
+    def __get__(self, owner, kind):
+        return self.answer
+
+
+@pytest.mark.parametrize("where", ["the class itself", "a subclass"])
+def test_constants_that_are_computed_by_a_descriptor(where, monkeypatch):
+    monkeypatch.setattr(Reads, "answer", 0.75)
+    actor, fast = prepared()
+    actor(OBS)
+    if where == "the class itself":
+        monkeypatch.setattr(CLIF, "decay", property(lambda self: Reads.answer), raising=False)
+    else:
+        for layer in actor.layers:
+            subclass(layer.neuron, decay=Reads())
+            del layer.neuron.decay
+    for answer in (0.75, 0.1, 0.9):
+        Reads.answer = answer
+        assert_trains_as_pure(actor)
+        assert_acts_as_pure(actor, fast)
+
+
+@pytest.mark.parametrize("value", [True, np.float64(0.5)])
+def test_a_threshold_that_is_no_plain_number(value):
+    actor = make_actor()
+    for layer in actor.layers:
+        layer.neuron.v_threshold = value
+    try:
+        with pure():
+            actor(OBS)
+    except RuntimeError as error:
+        with pytest.raises(RuntimeError, match=str(error)[:20].replace("(", r"\(")):
+            actor(OBS)
+    else:
+        assert_trains_as_pure(actor)
+
+
+def test_an_encoder_whose_spikes_subtract_infinity():
+    actor = make_actor()
+    actor.encoder.subtract = np.inf
+    with pure():
+        theirs = actor(OBS)
+    torch.testing.assert_close(actor(OBS), theirs, equal_nan=True)
+    assert np.isnan(FastActor(actor)(OBS[:3].numpy())).all() == bool(theirs[:3].isnan().all())
+
+
+def test_time_steps_of_numpy_and_of_torch():
+    usual = FastActor(SpikingActor(4, 2, hidden=(40,)))(OBS[:3].numpy())
+    for steps in (np.int64(5), torch.tensor(5)):
+        actor = SpikingActor(4, 2, hidden=(40,))
+        actor.encoder.time_steps = steps
+        assert FastActor(actor)(OBS[:3].numpy()).dtype == usual.dtype == np.float32
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_enormous_read_out_acts_without_a_warning():
+    actor = make_actor()
+    with torch.no_grad():
+        actor.decoder.weight.fill_(3e37)
+    assert_acts_as_pure(actor)
+
+
+def test_two_layers_that_share_statistics_one_of_which_learns():
+    """The second has those that the first has just moved."""
+    actor = make_actor(hidden=(40, 40))
+    second = copy.copy(actor.layers[0].norm)
+    second.training = False
+    actor.layers[1].norm = second
+    twin = make_actor(hidden=(40, 40))
+    twin.layers[1].norm = copy.copy(twin.layers[0].norm)
+    twin.layers[1].norm.training = False
+    with torch.no_grad():
+        ours = actor(OBS)
+        with pure():
+            torch.testing.assert_close(ours, twin(OBS), rtol=1e-3, atol=1e-4)
+
+
+def test_statistics_made_in_inference_mode_are_not_moved_outside():
+    with torch.inference_mode():
+        actor = make_actor()
+    for path in (nullcontext, pure):
+        with path(), torch.no_grad(), pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+            actor.train()(OBS)
+
+
+def test_rates_under_a_global_hook():
+    """What a hook puts in, nobody has sent."""
+    actor = make_actor()
+    with firing_rates(actor) as usual, torch.no_grad():
+        actor(OBS)
+    hook = nn.modules.module.register_module_forward_pre_hook(
+        lambda module, given: (given[0] * 0, *given[1:]) if isinstance(module, SpikingLayer) else None
+    )
+    try:
+        with firing_rates(actor) as heard, torch.no_grad():
+            actor(OBS)
+    finally:
+        hook.remove()
+    assert float(heard.rates[0]) == pytest.approx(float(usual.rates[0]))
+
+
+def test_where_numba_is_told_to_compile_nothing(tmp_path):
+    """Somebody debugs functions of theirs."""
+    code = (
+        "import torch, carebn.network as n; from carebn.kernels import explain; a = n.SpikingActor(4, 2, hidden=(8,));"
+        "x = torch.randn(60, 4); a(x).sum().backward(); print(explain(a, x));"
+        "from carebn.network.inference import FastActor; print(FastActor(a)(x[:2].numpy()).shape)"
+    )
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "numba compiles nothing, by NUMBA_DISABLE_JIT" in done.stdout
+    assert done.stdout.endswith("(2, 2)\n")

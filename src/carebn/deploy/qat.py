@@ -18,7 +18,7 @@ from carebn.deploy.graph import LEVELS, Array, Integers, Layer, PolicyGraph
 from carebn.deploy.quantise import NEAR
 from carebn.deploy.runtime import checked, currents, decode, encode, fire, read_out
 from carebn.deploy.threshold_gaps import with_centred_thresholds
-from carebn.kernels.fused import apply
+from carebn.gradients import apply
 
 BATCH = 256
 NEAREST = 0.45  # of a level: as near to the trained weight as it may start without being rounded otherwise

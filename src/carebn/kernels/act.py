@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 from carebn.kernels.jit import array_at, float32, int64, njit
+from carebn.kernels.norm_statistics import LARGEST_SHIFT
 from carebn.kernels.pool import BLOCKS, NOT_FINITE, my_part, my_share
 from carebn.kernels.scan import potential
 from carebn.kernels.simd import dot
 from carebn.kernels.tables import INT, NUMBER, REAL, Array, Scratch, Table
 
 TANH, RAW = 0, 1
-LARGEST_SHIFT = 1e-3 / float(np.finfo(np.float32).eps)  # see ``introspection.keeps_precision``
 NO_NORM, PLAIN_BATCH_NORM, GIVEN_MAP = 0, 1, 2
 
 # A table of its own for each layer; the whole actor's has their addresses.

@@ -14,27 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from carebn.introspection import has_memory, keeps_precision
+from carebn.gradients import apply, plain_gradient, without_autocast
+from carebn.introspection import depends_on_others, keeps_precision
 from carebn.kernels.catalogue import KERNELS
 from carebn.kernels.plans import LayerPlan, MovingRule, NeuronSpec, NotForKernelsError
 from carebn.kernels.pool import BLOCKS
 from carebn.kernels.products import input_gradient, new, spike_product, weight_gradient
-
-
-def apply(function: Any, *arguments: Any) -> Tensor:
-    """``apply`` of an autograd function, which some versions of torch leave without types."""
-    result: Tensor = function.apply(*arguments)
-    return result
-
-
-def plain_gradient(grad: Tensor) -> Tensor:
-    """What every backward pass begins with: the gradient as numbers in memory."""
-    if torch.is_grad_enabled() or not has_memory(grad):  # somebody wants to differentiate it again, or many at once
-        raise RuntimeError(
-            "the compiled kernels give first derivatives only, one at a time; for create_graph=True and "
-            "is_grads_batched=True run the model inside carebn.kernels.pure()"
-        )
-    return grad.resolve_neg()
 
 
 @lru_cache
@@ -102,6 +87,7 @@ class _Fire(torch.autograd.Function):
         return _scan_forward(z, one, torch.zeros_like(one), steps, spec)
 
     @staticmethod
+    @without_autocast
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         grad = plain_gradient(grad)
         z, one = ctx.saved_tensors
@@ -119,23 +105,19 @@ def fire(x: Tensor, spec: NeuronSpec) -> Tensor:
 # --- a layer ---------------------------------------------------------------------------------------------------------
 
 
-def update_moving_(norm: Any, rule: MovingRule, mean: Tensor, var: Tensor, batch: int, count: int) -> None:
-    """One update of a normaliser's moving statistics and error estimates, in place."""
+def update_moving_(norm: Any, rule: MovingRule, statistics: Tensor, batch: int, count: int) -> None:
+    """One update of a normaliser's moving statistics and error estimates, in place, with the batch's mean and variance
+    [2, features or more]."""
     like = norm.running_mean
     error_mean, error_var = rule.errors or (None, None)
     KERNELS["update_moving"](
         like.dtype, serially=True,
-        rule=rule.rule, features=like.numel(), columns=like.numel(), batch=batch, count=count,
-        momentum=rule.momentum, limit=torch.finfo(like.dtype).max,
-        statistics=torch.stack([mean.double(), var.double()]),
+        rule=rule.rule, features=like.numel(), columns=statistics.shape[1], batch=batch, count=count,
+        momentum=rule.momentum, limit=torch.finfo(like.dtype).max, statistics=statistics,
         running_mean=norm.running_mean, running_var=norm.running_var, error_mean=error_mean, error_var=error_var,
         updates=norm.num_batches_tracked,
     )  # fmt: skip
-    note_update(norm, rule)
-
-
-def note_update(norm: Any, rule: MovingRule) -> None:
-    """Autograd has to notice a change that a kernel made in place as it notices torch's own."""
+    # Autograd has to notice a change that a kernel made in place as it notices torch's own.
     for changed in (norm.running_mean, norm.running_var, *rule.errors, norm.num_batches_tracked):
         if not changed.is_inference():
             torch.autograd.graph.increment_version(changed)
@@ -145,33 +127,47 @@ class _BatchMap:
     """Scale and shift of a norm in training, from the batch's statistics by the norm's own methods; a small graph over
     the statistics says how they shape the map, and the backward pass asks it."""
 
-    def __init__(self, z: Tensor, norm: Any, bias: Tensor | None, steps: int, parameters: tuple[Tensor, ...]) -> None:
-        z_steps, batch, features = z.shape
+    def __init__(self, z: Tensor, plan: LayerPlan, steps: int, parameters: tuple[Tensor, ...]) -> None:
+        norm, (z_steps, batch, features) = plan.norm, z.shape
         groups = z_steps if norm.per_step else 1
         sums = new(2, BLOCKS, groups, features, dtype=torch.float64)
         KERNELS["moments"](z.dtype, steps=z_steps, batch=batch, features=features, groups=groups, z=z, sums=sums)
         offset, square = sums.sum(1) / (z_steps * batch // groups)
         var = (square - offset * offset).clamp_(min=0)
         mean = offset + z[:groups, 0]
+        # Beyond that the gradient of a variance, about its square's inverse, would vanish, and NaN is not below. Less
+        # the mean a feature that does not vary is exactly zero; multiplied out first, it is only nearly so.
+        if not var.max() <= torch.finfo(z.dtype).max ** 0.75 or ((var == 0) & (mean != 0)).any():
+            raise NotForKernelsError
+        own = plan.own_rules
+        if own:  # they get what they get on the pure path: this precision, and tensors that they may write to
+            mean, var = mean.to(z.dtype), var.to(z.dtype)
         if norm.per_step:
             mean, var = mean.expand(steps, -1), var.expand(steps, -1)
         else:
             mean, var = mean[0], var[0]
         with torch.enable_grad():
             self.mean, self.var = mean.requires_grad_(), var.requires_grad_()
-            used_mean, used_var = norm.combine(self.mean, self.var)
+            used_mean, used_var = norm.combine(*((mean.clone(), var.clone()) if own else (mean, var)))
+        moving_mean = used_mean.detach() + (0 if plan.bias is None or not plan.bias_cancels else plan.bias)
+        given = moving_mean, used_var.detach(), batch, steps * batch
+        before = [(buffer, buffer.clone()) for buffer in norm.buffers(recurse=False)] if own else []
+        if own:  # first, as there: they may ask what the moving statistics are now
+            norm.observe(*given)
+        with torch.enable_grad():
             self.scale, offset = norm.scale_offset(used_var)
             self.shift = offset - used_mean * self.scale
         fits = self.scale.shape == self.shift.shape and self.scale.shape in ((features,), (steps, features))
-        precise = (
-            fits and keeps_precision(self.shift, z.dtype) and var.detach().max() <= torch.finfo(z.dtype).max ** 0.75
-        )
-        if not precise and torch.isfinite(used_mean.detach() + used_var.detach()).all():
-            raise NotForKernelsError  # also where the gradient of a variance, about its square's inverse, would vanish
-        if ((var == 0) & (mean != 0)).any():
-            raise NotForKernelsError  # less the mean that is exactly zero; multiplied out first, it is only nearly so
-        moving_mean = used_mean.detach() if bias is None else used_mean.detach() + bias
-        norm.observe(moving_mean, used_var.detach(), batch, steps * batch)
+        known = self.mean, self.var, *parameters
+        if (
+            not (fits and keeps_precision(self.shift, z.dtype))
+            or (own and depends_on_others((self.scale, self.shift), known))  # who would wait for their gradient in vain
+        ):  # fmt: skip
+            for buffer, value in before:
+                buffer.copy_(value)
+            raise NotForKernelsError
+        if not own:
+            norm.observe(*given)
         self.count = batch if norm.per_step else steps * batch
         self.parameters = parameters
 
@@ -199,10 +195,9 @@ class _Layer(torch.autograd.Function):
         x = x.reshape(z_steps * batch, inputs)
         # A bias that cancels enters the moving mean only, and its gradient is exactly zero, not rounding noise that
         # Adam would blow up to full steps.
-        left_out = bias if plan.bias_cancels else None
         z, ctx.spikes = spike_product(x, weight, None if plan.bias_cancels else bias)
         z = z.view(z_steps, batch, -1)
-        ctx.map = _BatchMap(z, plan.norm, left_out, steps, parameters) if plan.learning else None
+        ctx.map = _BatchMap(z, plan, steps, parameters) if plan.learning else None
         if ctx.map is not None:
             scale, shift = ctx.map.scale.detach(), ctx.map.shift.detach()
         elif scale is None or shift is None:
@@ -214,6 +209,7 @@ class _Layer(torch.autograd.Function):
         return (spikes, x.mean()) if counted else spikes
 
     @staticmethod
+    @without_autocast
     def backward(ctx: Any, grad: Tensor, grad_rate: Tensor | None = None) -> tuple[Any, ...]:
         grad = plain_gradient(grad)
         x, z, weight, scale, shift = ctx.saved_tensors
@@ -281,6 +277,7 @@ class _ReceptiveFields(torch.autograd.Function):
         return a
 
     @staticmethod
+    @without_autocast
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         grad = plain_gradient(grad)
         s, mean, std, a = ctx.saved_tensors

@@ -10,6 +10,7 @@ from typing import Any
 import numba
 import numba.extending
 
+config: Any = numba.config
 njit: Any = partial(numba.njit, error_model="numpy")
 cfunc: Any = partial(numba.cfunc, error_model="numpy", cache=True)
 _carray: Any = numba.carray  # type: ignore[attr-defined]

@@ -13,20 +13,18 @@ from carebn.kernels.jit import array_at, float64, int64, njit
 from carebn.kernels.pool import BLOCKS
 from carebn.kernels.tables import INT, NUMBER, REAL, Array, Table
 
-NO_UPDATE, AVERAGE, CONFIDENCE = 0, 1, 2
+AVERAGE, CONFIDENCE = 1, 2
+LARGEST_SHIFT = 1e-3 / float(np.finfo(np.float32).eps)  # see ``introspection.keeps_precision``
 
 # How moving statistics follow. ``statistics`` are the mean and variance of the batch, which had ``count`` values a
 # feature; beyond ``limit`` nothing is stored.
-MOVING: dict[str, Any] = {
-    "rule": INT, "features": INT, "columns": INT, "batch": INT, "count": INT, "momentum": NUMBER, "limit": NUMBER,
-    "statistics": Array(torch.float64, "2, columns"),
-    "running_mean": Array(REAL, "features", optional=True),
-    "running_var": Array(REAL, "features", optional=True),
-    "error_mean": Array(REAL, "features", optional=True),
-    "error_var": Array(REAL, "features", optional=True),
-    "updates": Array(torch.int64, "", optional=True),
-}  # fmt: skip
-UPDATE = Table(**MOVING)
+UPDATE = Table(
+    rule=INT, features=INT, columns=INT, batch=INT, count=INT, momentum=NUMBER, limit=NUMBER,
+    statistics=Array(torch.float64, "2, columns"),
+    running_mean=Array(REAL, "features"), running_var=Array(REAL, "features"),
+    error_mean=Array(REAL, "features", optional=True), error_var=Array(REAL, "features", optional=True),
+    updates=Array(torch.int64, ""),
+)  # fmt: skip
 
 
 @njit
@@ -53,8 +51,6 @@ def update_moving(t: Any, one: Any) -> int:
 
     It also counts the update.
     """
-    if t.rule == NO_UPDATE:
-        return 0
     features, momentum, limit = t.features, t.momentum, t.limit
     array_at(t.updates, (1,), int64(0))[0] += 1
     statistics = array_at(t.statistics, (2, t.columns), float64(0))
@@ -84,7 +80,8 @@ def statistics_and_map(t: Any, first: int, last: int, one: Any) -> bool:
     """From the partial sums of the batch to its statistics, scale and shift, for the features first ≤ f < last.
 
     The pivot of the sums stands in the place of the center. The layer's bias was left out of the products: the reported
-    mean has it, the center does not. Returns whether all of it is finite.
+    mean has it, the center does not. Returns whether all of it is finite, and keeps its precision multiplied out: less
+    the mean a feature that does not vary is exactly zero, and its rounded mean·scale only nearly so.
     """
     columns = t.columns
     sums = array_at(t.sums, (2, BLOCKS, columns), float64(0))
@@ -111,7 +108,8 @@ def statistics_and_map(t: Any, first: int, last: int, one: Any) -> bool:
         statistics[0, f] = middle
         statistics[1, f] = var
         # max() above swallows NaN, so the sums themselves are asked
-        finite &= np.isfinite(total) and np.isfinite(square)
+        finite &= np.isfinite(total) and np.isfinite(square) and np.isfinite(scale[f])
+        finite &= abs(shift[f]) <= LARGEST_SHIFT and (var > 0 or middle == 0)
     if t.bias != 0:
         layer_bias = array_at(t.bias, (t.features,), one)
         for f in range(first, last):

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from carebn.kernels import norm_statistics, packed_simd
-from carebn.kernels.jit import array_at, float64, int64, njit
+from carebn.kernels.jit import array_at, float64, njit
 from carebn.kernels.lookup import four_rows, gradient_of_slab, slab_of, transpose
 from carebn.kernels.pool import BLOCKS, NOT_FINITE, my_number, my_part, my_share, rows_of, wait_for_all
 from carebn.kernels.simd import AT_ONCE, BITS, BYTES, ENTRIES, LANES, ROW, TABLES, WIDEST, fill_table
@@ -34,14 +34,14 @@ COUNT = Table(
     spikes=Array(torch.uint8, "steps * batch, size"), counts=Array(REAL, "batch, columns"),
 )  # fmt: skip
 LAYER = Table(
-    steps=INT, inputs=INT, x_size=INT, out_size=INT, slabs=INT, keep=INT, room=INT,
+    steps=INT, batch=INT, inputs=INT, features=INT, columns=INT, count=INT, x_size=INT, out_size=INT, slabs=INT,
+    keep=INT, room=INT,
     x=Array(torch.uint8, "steps * batch, x_size"), weight=Array(REAL, "features, inputs"),
     bias=Array(REAL, "features", optional=True),
     z=Array(REAL, "room"), spikes=Array(torch.uint8, "steps * batch, out_size"),
     neuron=Array(REAL, "4"), maps=Array(REAL, "3, columns"),
     eps=NUMBER, norm_weight=Array(REAL, "features", optional=True), norm_bias=Array(REAL, "features", optional=True),
-    sums=Array(torch.float64, f"2, {BLOCKS}, columns", optional=True), finite=Array(torch.int64, "1"),
-    **norm_statistics.MOVING,
+    sums=Array(torch.float64, f"2, {BLOCKS}, columns", optional=True), statistics=Array(torch.float64, "2, columns"),
     tables=Scratch(REAL, str(TABLES)), wide=Scratch(REAL, f"x_size * 8, {WIDEST * LANES}"),
     start=Scratch(REAL, str(WIDEST * LANES)),
 )  # fmt: skip
@@ -105,10 +105,10 @@ def layer(t: Any, one: Any) -> int:
     weight = array_at(t.weight, (outputs, inputs), one)
     maps = array_at(t.maps, (3, columns), one)
     scale_, shift_, center_ = t.maps, t.maps + columns * 4, t.maps + 2 * columns * 4
-    finite = array_at(t.finite, (1,), int64(0))
     tables = my_part(t, t.tables, TABLES * 4)
     wide = my_part(t, t.wide, x_size * 8 * WIDEST * ROW)
     start = array_at(my_part(t, t.start, WIDEST * ROW), (WIDEST * LANES,), one)
+    noticed = 0
     for s in my_share(t, t.slabs):
         v0, width = slab_of(s, t.slabs, whole)
         n0, end, row = v0 * LANES, (v0 + width) * LANES, width * ROW
@@ -145,7 +145,7 @@ def layer(t: Any, one: Any) -> int:
                             t.sums + ((BLOCKS + b) * columns + n0 + v * LANES) * 8,
                         )  # fmt: skip
             if not norm_statistics.statistics_and_map(t, n0, n1, one):
-                finite[0] = 0
+                noticed = NOT_FINITE
             maps[:, n1:end] = 0
 
         # neurons
@@ -156,13 +156,7 @@ def layer(t: Any, one: Any) -> int:
             )  # fmt: skip
     if my_number(t) == 0:
         array_at(t.spikes, (rows, t.out_size), np.uint8(0))[:, whole * BYTES :] = 0
-    if normalised:
-        wait_for_all(t)
-        if finite[0] == 0:
-            return NOT_FINITE
-        if my_number(t) == 0:
-            norm_statistics.update_moving(t, one)
-    return 0
+    return noticed
 
 
 @njit

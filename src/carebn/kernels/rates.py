@@ -14,7 +14,7 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor, nn
 
-from carebn.introspection import listeners
+from carebn.introspection import listeners, mode_of_torch
 
 
 class FiringRates:
@@ -30,7 +30,7 @@ class FiringRates:
     def ask(self, receiver: nn.Module) -> None:
         """Let the module that is called next tell the rate of its input, if it can: it has that gradient at hand. Not
         where a hook may change what goes in, or the gradient that comes back: neither is the sender's."""
-        self._asked, self._answer = None if listeners(receiver) else receiver, None
+        self._asked, self._answer = None if listeners(receiver) or mode_of_torch() else receiver, None
 
     def answered(self, spikes: Tensor | Callable[[], Tensor]) -> Tensor:
         """What it told, or else the mean of its input [T, B, N]; as a function, that is made only then."""

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from carebn.gradients import apply, plain_gradient, without_autocast
 from carebn.kernels import packed
 from carebn.kernels.catalogue import KERNELS
-from carebn.kernels.fused import apply, constants, neuron_fields, note_update, plain_gradient
-from carebn.kernels.norm_statistics import NO_UPDATE
-from carebn.kernels.plans import StackLayer
+from carebn.kernels.fused import constants, neuron_fields, update_moving_
+from carebn.kernels.plans import NotForKernelsError, StackLayer
 from carebn.kernels.pool import BLOCKS, NOT_FINITE
 from carebn.kernels.products import filled_up, input_gradient, new, rounded_up
 from carebn.kernels.rates import FiringRates
@@ -62,7 +62,8 @@ class _Memory(NamedTuple):
     z: Tensor
     slabs: int
     maps: Tensor  # [3, N']: scale, shift, center
-    var: Tensor  # [N']
+    statistics: Tensor  # [2, N']: mean and variance of the batch
+    eps: float
 
 
 def _identity(columns: int) -> Tensor:
@@ -76,8 +77,7 @@ def _slabs(vectors: int) -> int:
 
 
 def _forward(layer: StackLayer, x: _Spikes, steps: int, batch: int, keep: bool) -> tuple[_Spikes, _Memory]:
-    norm, rule = layer.norm, layer.rule
-    outputs, inputs = layer.weight.shape
+    norm, (outputs, inputs) = layer.norm, layer.weight.shape
     columns, rows = rounded_up(outputs, LANES), steps * batch
     spikes = _room_for_spikes(rows, outputs)
     room = rows * (columns if keep else torch.get_num_threads() * WIDEST * LANES)
@@ -89,31 +89,28 @@ def _forward(layer: StackLayer, x: _Spikes, steps: int, batch: int, keep: bool) 
         maps = _identity(columns)
     else:
         maps = filled_up(torch.cat([*layer.given, layer.given[1]]), columns)
-    kind, momentum, errors = (NO_UPDATE, 0.0, ()) if rule is None else rule
-    error_mean, error_var = errors or (None, None)
+    eps = 0.0 if norm is None else norm.eps
     noticed = KERNELS["packed_layer"](
         SINGLE,
         steps=steps, batch=batch, inputs=inputs, features=outputs, columns=columns, count=rows,
         x_size=x.size, out_size=spikes.size, slabs=slabs, keep=int(keep), room=room,
         x=x.bits, weight=layer.weight, bias=layer.bias, z=z, spikes=spikes.bits, maps=maps,
         neuron=neuron_fields(layer.spec, SINGLE)["neuron"],
-        eps=norm.eps if norm is not None else 0.0,
+        eps=eps, statistics=statistics,
         norm_weight=None if norm is None else norm.weight, norm_bias=None if norm is None else norm.bias,
         sums=None if norm is None else new(2, BLOCKS, columns, dtype=torch.float64),
-        finite=torch.ones(1, dtype=torch.int64, device="cpu"),
-        rule=kind, momentum=momentum, limit=torch.finfo(SINGLE).max, statistics=statistics,
-        running_mean=None if rule is None else norm.running_mean,
-        running_var=None if rule is None else norm.running_var,
-        error_mean=error_mean, error_var=error_var, updates=None if rule is None else norm.num_batches_tracked,
     )  # fmt: skip
     if noticed & NOT_FINITE:
-        norm.refuse_non_finite()
-    if rule is not None:
-        note_update(norm, rule)
-    elif norm is not None:
-        mean, var = statistics[:, :outputs].unbind()
-        norm.observe(mean, var, batch, rows)
-    return spikes, _Memory(x, z, slabs, maps, statistics[1])
+        raise NotForKernelsError
+    return spikes, _Memory(x, z, slabs, maps, statistics, eps)
+
+
+def _observe(layer: StackLayer, statistics: Tensor, batch: int, rows: int) -> None:
+    if layer.rule is not None:
+        update_moving_(layer.norm, layer.rule, statistics, batch, rows)
+    elif layer.norm is not None:
+        mean, var = statistics[:, : len(layer.weight)].to(SINGLE if layer.own_rules else statistics.dtype)
+        layer.norm.observe(mean, var, batch, rows)
 
 
 def _backward(
@@ -133,7 +130,7 @@ def _backward(
         slabs=memory.slabs, surrogate=layer.spec.surrogate, code_rows=code_rows, g_steps=g_steps,
         x=x.bits, z=memory.z, maps=memory.maps, neuron=neuron_fields(layer.spec, SINGLE)["neuron"],
         grad=filled_up(grad, columns), grad_z=grad_z, over_time=over_time, grad_weight=grad_weight, grad_map=grad_map,
-        eps=0.0 if layer.norm is None else layer.norm.eps, norm_weight=norm_weight, var=memory.var,
+        eps=memory.eps, norm_weight=norm_weight, var=memory.statistics[1],
         sums=new(2, BLOCKS, columns), path=new(2, columns), codes=new(code_rows, x.size * 8, dtype=torch.uint16),
         silence=new(max(x.size, columns)).zero_(),
     )  # fmt: skip
@@ -158,6 +155,8 @@ class _Stack(torch.autograd.Function):
             spikes, memory = _forward(layer, spikes, steps, batch, keep)
             memories.append(memory)
             populations.append(spikes)
+        for layer, memory in zip(layers, memories, strict=True):  # nothing has changed before all have come this far
+            _observe(layer, memory.statistics, batch, steps * batch)
         columns = rounded_up(spikes.features, LANES)
         counts = new(batch, columns)
         KERNELS["packed_count"](
@@ -173,6 +172,7 @@ class _Stack(torch.autograd.Function):
         return counts, torch.tensor([_rate(each) for each in populations], dtype=SINGLE, device="cpu")
 
     @staticmethod
+    @without_autocast
     def backward(ctx: Any, grad: Tensor, grad_rates: Tensor | None = None) -> tuple[Any, ...]:
         saved, (steps, batch) = ctx.saved_tensors, ctx.shape
         gradients: list[Tensor | None] = []

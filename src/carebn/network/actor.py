@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from carebn.introspection import Remembered, stands_for
+from carebn.kernels.plans import NotForKernelsError, told
 from carebn.kernels.rates import listener_of
 from carebn.kernels.stack import spike_counts
 from carebn.network.bounds import ActionBounds, Bound
@@ -80,8 +81,12 @@ class SpikingActor(nn.Module):
         stack, listener = plan_stack(self, stimulation), listener_of(self)
         if not isinstance(stack, str):
             encoder = self.encoder
-            counts = spike_counts(stimulation, encoder.time_steps, encoder.threshold, encoder.subtract, stack, listener)
-            return self.decoder.read(counts, encoder.time_steps)
+            given = stimulation, encoder.time_steps, encoder.threshold, encoder.subtract, stack, listener
+            try:
+                return self.decoder.read(spike_counts(*given), encoder.time_steps)
+            except NotForKernelsError:
+                stack = "the statistics of this batch are not for the stack"
+                told(self, "stack", stack, otherwise="parts")
         first, *rest = self.layers
         rates: list[Tensor] = []
         if self.encoder.coding == "analogue":

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from carebn.kernels.fused import apply
+from carebn.gradients import apply
 
 
 class Critic(nn.Module):

@@ -50,14 +50,14 @@ class _Plan:
         self._noted = Noted(actor.modules())
         self._belongs = decoder.belongs.detach().numpy()
         self._populations = self._belongs.tobytes()
-        self._layers = layers
+        self._layers, self._neurons = layers, [layer.neuron for layer in actor.layers]
         given = any(map(_has_given_map, layers))  # by torch, from what the norm is when it acts
-        self._tables = None if given else _layer_tables(layers, encoder.time_steps)
+        self._tables = None if given else _layer_tables(layers, int(encoder.time_steps))
         self._zscore = encoder.zscore
-        self.obs_dim, self._steps = encoder.obs_dim, encoder.time_steps
+        self.obs_dim, self._steps = encoder.obs_dim, int(encoder.time_steps)  # with numpy's, actions would be float64
         self._outputs = len(layers[-1].weight)
         self._fields = {
-            "steps": encoder.time_steps, "layers": len(layers), "obs_dim": encoder.obs_dim,
+            "steps": self._steps, "layers": len(layers), "obs_dim": encoder.obs_dim,
             "population": encoder.population, "outputs": self._outputs,
             "squash": act.TANH if encoder.observation == "tanh" and encoder.zscore is None else act.RAW,
             "widest": max(encoder.out_features, *(len(layer.weight) for layer in layers)),
@@ -73,7 +73,9 @@ class _Plan:
     def holds(self) -> bool:
         """Whether the actor is still, in every part, what it was. Training changes numbers in place, which is none."""
         # no version counts what changes through .data
-        return self._belongs.tobytes() == self._populations and self._noted.holds()
+        same = self._belongs.tobytes() == self._populations and self._noted.holds()
+        # something may compute a neuron's constants
+        return same and [neuron.kernel_spec() for neuron in self._neurons] == [layer.spec for layer in self._layers]
 
     def run(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         x = torch.from_numpy(obs)
@@ -90,8 +92,8 @@ class _Plan:
         )
         if noticed & NOT_FINITE:
             raise NotForKernelsError  # a norm's map: multiplied out it is another one then
-        if not math.isfinite(self._weight.sum()):  # the module makes 0·NaN of what belongs to other outputs
-            raise NotForKernelsError
+        if not math.isfinite(self._weight.sum(dtype=np.float64)):
+            raise NotForKernelsError  # the module makes 0·NaN of what belongs to other outputs
         read = np.einsum("bop,op->bo", counts.numpy().reshape(-1, *self._weight.shape), self._weight)
         potential = read / self._steps + self._bias if self._rate else read + self._steps * self._bias
         action: NDArray[np.float32] = self._middle + self._reach * np.tanh(potential)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from carebn.kernels.fused import apply
+from carebn.gradients import apply
 
 
 class _StraightThrough(torch.autograd.Function):

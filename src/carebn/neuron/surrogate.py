@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from carebn.gradients import apply
 from carebn.introspection import stands_for
 from carebn.kernels import scan
-from carebn.kernels.fused import apply
 
 
 class _Spike(torch.autograd.Function):

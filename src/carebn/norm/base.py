@@ -56,11 +56,14 @@ def at_least_single(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-# The compiled layer asks the norm itself for ``combine``, ``scale_offset`` and ``observe``, as ``forward`` does.
+# The compiled layer asks the norm itself for ``combine``, ``scale_offset`` and ``update``, as ``forward`` does.
 @stands_for(
-    "norm", "forward statistics _spread feature_axis check_input check_batch batch_size uses_batch keeps_statistics"
+    "norm",
+    "forward statistics _spread feature_axis check_input check_batch batch_size uses_batch keeps_statistics observe "
+    "refuse_non_finite",
 )
 @stands_for("shift-equivariant norm", "combine")
+@stands_for("moving update", "update samples_per_statistic")
 class Norm(nn.Module):
     """A normaliser of ``[B, F]`` or ``[T, B, F]`` (time first, features last).
 
@@ -154,8 +157,9 @@ class Norm(nn.Module):
         if not self.keeps_statistics() or not self.track_running_stats:
             return
         rule = moving_rule(self)
-        if rule is not None:
-            update_moving_(self, rule, mean, var, batch, samples)
+        is_usual = mean.shape == var.shape == self.running_mean.shape and type(batch) is type(samples) is int
+        if rule is not None and is_usual and samples > 1:
+            update_moving_(self, rule, torch.stack([mean.double(), var.double()]), batch, samples)
             return
         self.num_batches_tracked.add_(1)
         self.update(mean, var, batch, samples)
@@ -246,7 +250,9 @@ class Norm(nn.Module):
 
 
 @stands_for(
-    "norm", "forward statistics _spread feature_axis check_input check_batch batch_size uses_batch keeps_statistics"
+    "norm",
+    "forward statistics _spread feature_axis check_input check_batch batch_size uses_batch keeps_statistics observe "
+    "refuse_non_finite",
 )
 class StepNorm(Norm):
     """A normaliser built for a fixed number of time steps, because something in it differs from step to step."""

@@ -5,9 +5,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from carebn.introspection import stands_for
 from carebn.norm.base import StepNorm
 
 
+@stands_for("known map", "combine scale_offset affine_parameters")
 class BNTT(StepNorm):
     """y_t = γ_t·(x_t − mean_t)/√(var_t + ε): every step has statistics and a weight of its own, γ_t starts at 1.
 

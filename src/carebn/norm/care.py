@@ -27,6 +27,7 @@ def follow(moving: Tensor, error: Tensor, value: Tensor, noise: Tensor, momentum
     return moving + gain * gap, error
 
 
+@stands_for("moving update", "update samples_per_statistic")
 @stands_for("plain norm", "combine scale_offset per_step", "weight bias eps")
 @stands_for(
     "moving statistics",

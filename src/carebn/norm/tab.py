@@ -10,6 +10,8 @@ from carebn.norm.base import StepNorm
 
 
 @stands_for("shift-equivariant norm", "combine")
+@stands_for("moving update", "update samples_per_statistic")
+@stands_for("known map", "combine scale_offset affine_parameters")
 class TAB(StepNorm):
     """y_t = p_t²·(γ_t·(x_t − mean_{1:t})/√(var_{1:t} + ε) + β_t): at step t the statistics of all steps up to t.
 

@@ -3,9 +3,11 @@
 import torch
 from torch import Tensor, nn
 
+from carebn.introspection import stands_for
 from carebn.norm.base import Norm
 
 
+@stands_for("known map", "combine scale_offset affine_parameters")
 class TDBN(Norm):
     """y = γ·(α·V_th·(x − mean)/√(var + ε)) + β, statistics pooled over time and batch; γ starts at 1, β at 0.
 

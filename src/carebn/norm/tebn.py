@@ -3,9 +3,11 @@
 import torch
 from torch import Tensor, nn
 
+from carebn.introspection import stands_for
 from carebn.norm.base import StepNorm
 
 
+@stands_for("known map", "combine scale_offset affine_parameters")
 class TEBN(StepNorm):
     """y_t = p_t·(γ·(x_t − mean)/√(var + ε) + β): pooled statistics, one learned factor per step, starting at 1."""
 

@@ -7,11 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from carebn.introspection import stands_for
 from carebn.norm.base import Norm
 
 Device = torch.device | str | int | None
 
 
+@stands_for("known map", "combine scale_offset affine_parameters")
 class TorchNorm(Norm, _BatchNorm):  # type: ignore[misc]  # torch types its running statistics as optional
     """A normaliser whose affine map is exactly torch's ``_BatchNorm``: γ·(x − mean)/√(var + ε) + β.
 
