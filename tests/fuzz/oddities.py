@@ -189,11 +189,27 @@ def _other_start(original: Callable[..., Any], self: Any, *args: Any) -> Any:
     return type(state := original(*args))(*(part + 0.125 for part in state))
 
 
+def _warming_up(original: Callable[..., Any], self: Any, var: Tensor) -> tuple[Tensor, Tensor]:
+    scale, offset = original(var)
+    return scale * min(1.0, 0.25 + int(self.num_batches_tracked) / 4), offset
+
+
+def _between(original: Callable[..., Any], self: Any, var: Tensor) -> tuple[Tensor, Tensor]:
+    """The batch's variance and the moving one."""
+    return original((var + self.running_var.to(var.dtype)) / 2)  # type: ignore[no-any-return]
+
+
+def _halfway(original: Callable[..., Any], self: Any, mean: Tensor, var: Tensor, *sizes: Any) -> None:
+    """In the precision of the statistics, as the pure path gives them."""
+    self.running_mean.lerp_(mean, 0.5)
+    self.running_var.lerp_(var, 0.5)
+
+
 def _refusing(original: Callable[..., Any], self: Any, *args: Any) -> Any:
     raise ValueError("an override that refuses")
 
 
-# what is done in place of the original, which is bound already
+# what is done in place of the original, which is bound already; there may be several ways, named after a tilde
 OVERRIDES: dict[str, Callable[..., Any]] = {
     "norm.combine": lambda original, self, *args: _pair(original(*args)),
     "norm.statistics": lambda original, self, *args: _pair(original(*args)),
@@ -201,13 +217,20 @@ OVERRIDES: dict[str, Callable[..., Any]] = {
     "norm.scale_offset": lambda original, self, var: _pair(original(var)),
     "norm.scale_shift": lambda original, self, *args: _pair(original(*args)),
     "norm.moving_scale_shift": lambda original, self: _pair(original()),
+    "norm.scale_offset~warming-up": _warming_up,
+    "norm.scale_offset~between": _between,
     "norm.update": _after_update,
+    "norm.update~halfway": _halfway,
     "norm.observe": _after_update,
     "norm.check_input": _refusing,
     "norm.check_batch": _refusing,
     "norm.uses_batch": lambda original, self: True,
     "norm.samples_per_statistic": lambda original, self, *args: original(*args) + 1,
     "linear.forward": lambda original, self, x: original(x) * 1.25 + 0.125,
+    "linear._call_impl": lambda original, self, x: original(x) * 1.25,
+    "norm._call_impl": lambda original, self, x: original(x) * 1.25,
+    "neuron._call_impl": lambda original, self, x: 1 - original(x),
+    "layer._call_impl": lambda original, self, *args: 1 - original(*args),
     "neuron.step": lambda original, self, current, state: original(current * 1.25, state),
     "neuron.scan": lambda original, self, x: original(x * 1.25),
     "neuron.initial_state": _other_start,
@@ -230,7 +253,7 @@ OVERRIDES: dict[str, Callable[..., Any]] = {
 
 
 def _subclass(network: nn.Module, workshop: Workshop, path: str) -> None:
-    part, _, method = path.rpartition(".")
+    part, _, method = path.partition("~")[0].rpartition(".")
     change = OVERRIDES[path]
     found = [module for module in parts(network, part) if hasattr(type(module), method)]
     if not found:
@@ -246,7 +269,7 @@ def _subclass(network: nn.Module, workshop: Workshop, path: str) -> None:
 
 def _instance(network: nn.Module, workshop: Workshop, path: str) -> None:
     """The method of one object replaced."""
-    part, _, method = path.rpartition(".")
+    part, _, method = path.partition("~")[0].rpartition(".")
     change = OVERRIDES[path]
     found = [module for module in parts(network, part) if hasattr(module, method)]
     if found:
