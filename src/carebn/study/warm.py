@@ -69,7 +69,8 @@ class WarmWorker:
 
 # Also what is otherwise imported on the way: by torch when it differentiates, and for the curve at the end.
 NEEDED = (
-    "carebn.measure.observers", "carebn.training.whole_run", "torch.fx.experimental.symbolic_shapes",
+    "carebn.measure.observers", "carebn.training.whole_run",
+    "torch.fx.experimental.symbolic_shapes", "torch.nested._internal.nested_tensor",
     "matplotlib.figure", "matplotlib.backends.backend_agg",
 )  # fmt: skip
 
