@@ -212,6 +212,11 @@ class OtherForward(CLIF):
         return super().forward(2 * x)
 
 
+class OtherCall(CLIF):
+    def _call_impl(self, *given):
+        return 1 - super()._call_impl(*given)
+
+
 class Doubled(nn.Module):
     def forward(self, x):
         return 2 * x
@@ -230,6 +235,10 @@ CHANGES = {
     "decoder": (lambda a: setattr(a, "decoder", OtherDecoder(2)), "a OtherDecoder where a PopulationDecoder is"),
     "layer": (lambda a: a.layers.__setitem__(1, OtherLayer(32, 24)), "a OtherLayer where a SpikingLayer is"),
     "neuron": (lambda a: setattr(a.layers[0], "neuron", OtherForward()), "fold the neuron OtherForward"),
+    "call": (
+        lambda a: setattr(a.layers[0], "neuron", OtherCall()),
+        r"\(OtherCall\), because it has its own _call_impl",
+    ),
     "surrogate": (lambda a: setattr(a.layers[0].neuron, "surrogate", SoftFiring()), "fires by SoftFiring"),
     "steps": (lambda a: setattr(a.layers[1], "time_steps", 7), "a layer of 7 steps in a network of 5"),
     "forward": (replaced_forward, r"layers\.0\.linear \(Linear\), because its forward was replaced"),

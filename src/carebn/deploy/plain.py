@@ -8,6 +8,9 @@ from torch.nn.utils import parametrize
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
+CALLS = {name: getattr(nn.Module, name, None) for name in ("__call__", "_wrapped_call_impl", "_call_impl")}
+
+
 def check_unchanged(network: nn.Module) -> None:
     """Refuse what computes something else than its classes say: hooks, replaced methods, parametrisations."""
     if any(getattr(torch.nn.modules.module, f"_global{hooks}", None) for hooks in HOOKS):
@@ -24,6 +27,9 @@ def check_unchanged(network: nn.Module) -> None:
                 f"do not know how to fold {what}, because a hook is called with it; remove the hook first (torch's "
                 f"weight_norm, spectral_norm and pruning have functions for it)"
             )
+        own = [name for name, usual in CALLS.items() if getattr(type(module), name, None) is not usual]
+        if own:
+            raise ValueError(f"do not know how to fold {what}, because it has its own {own[0]}")
         replaced = [name for name in vars(module) if callable(getattr(type(module), name, None))]
         if replaced:
             raise ValueError(f"do not know how to fold {what}, because its {replaced[0]} was replaced")
