@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,20 @@ from carebn import cli
 from carebn.machine import collect_seldom
 
 collect_seldom()
+
+
+MEMORY = Path("/dev/shm")  # where flushing to disk costs nothing: half the time of a short training
+ROOM = 2 << 30  # bytes, several times what the tests leave
+
+
+def pytest_configure() -> None:
+    """The tests' files, and those of all they start, are kept in memory, if there is room and nobody says where."""
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+        return
+    disk = os.statvfs(MEMORY)
+    if disk.f_bavail * disk.f_frsize > ROOM and not disk.f_flag & os.ST_NOEXEC:  # programs are compiled and run there
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None  # asked for already, by pytest
 
 
 @pytest.fixture(autouse=True, scope="module")
