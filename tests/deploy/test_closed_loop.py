@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forked import Warm
 
 from carebn import load
 from carebn.deploy.c_export import compiler
@@ -61,7 +62,7 @@ gym.register("Lights-v0", entry_point=Lights, max_episode_steps=8)
 """
 
 
-def test_an_environment_of_ones_own(tmp_path):
+def test_an_environment_of_ones_own(warm: Warm, tmp_path):
     """Its module is named to the script, which hands the name on; without it, the export's own sentence is read."""
     (tmp_path / "lights.py").write_text(OWN)
     (tmp_path / "besides.py").write_text("")
@@ -72,7 +73,7 @@ def test_an_environment_of_ones_own(tmp_path):
         environment = os.environ | {"PYTHONPATH": ":".join(word for word in sys.path if word)}
         return subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, env=environment)
 
-    assert said("-m", "carebn", "train", *train, "--run-dir", "run").returncode == 0
+    assert warm.said(["train", *train, "--run-dir", "run"], tmp_path).code == 0
     script = str(EXAMPLE / "closed_loop.py")
     refused = said(script, "run")
     assert refused.returncode == 1

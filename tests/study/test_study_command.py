@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from abilities import reads_proc
 from fake_runs import PROBE, write_converted_run, write_costs, write_energy, write_run
+from forked import Warm
 from said import Said
 
 from carebn.paper import STUDIES
@@ -171,7 +172,7 @@ def test_an_unreachable_cluster_is_one_sentence(tmp_path: Path, study) -> None:
     assert said.err.count("\n") == 1
 
 
-def test_plan_stop_and_go_on(tmp_path: Path, study) -> None:
+def test_plan_stop_and_go_on(warm: Warm, tmp_path: Path, study) -> None:
     """A dry run tells what there is to do; Ctrl-C leaves a sweep that the same command completes."""
     plan = study("run", *TINY, "--dry-run")
     assert plan.code == 0
@@ -179,16 +180,15 @@ def test_plan_stop_and_go_on(tmp_path: Path, study) -> None:
     assert re.search(r"about \d+ s of one core, \d+ s with \d at a time: \d+ steps/s, from a short run of", plan.out)
     assert not (tmp_path / "runs").exists()
 
-    command = [sys.executable, "-m", "carebn.cli", "study", "run", *TINY, "--workers", "1"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = warm.start(["study", "run", *TINY, "--workers", "1"], tmp_path)
     deadline = time.monotonic() + 250
     while not list(tmp_path.glob("runs/*/config.json")):
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=250)
-    assert process.returncode == 130, err
+    code, out, err = process.said(250)
+    assert code == 130, err
     assert "stopped: the same command goes on from here" in out
     assert "Traceback" not in err
 
