@@ -1,6 +1,5 @@
 """What the tests of every room may need. That it lies here also lets them import ``abilities`` and ``said``."""
 
-import getpass
 import os
 import sys
 import tempfile
@@ -29,7 +28,7 @@ def pytest_configure() -> None:
         return
     disk = os.statvfs(MEMORY)
     if disk.f_bavail * disk.f_frsize > ROOM and not disk.f_flag & os.ST_NOEXEC:  # programs are compiled and run there
-        compiled = os.path.join(tempfile.gettempdir(), f"torchinductor_{getpass.getuser()}")
+        compiled = os.path.join(tempfile.gettempdir(), f"torchinductor_{os.getuid()}")
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", compiled)  # where torch has it: large, and kept
         os.environ["TMPDIR"] = str(MEMORY)
         tempfile.tempdir = None  # asked for already, by pytest
