@@ -13,7 +13,7 @@ from forked import Warm
 from said import Said
 
 from carebn import cli
-from carebn.machine import collect_seldom
+from carebn.machine import collect_seldom, cores
 
 collect_seldom()
 
@@ -32,6 +32,11 @@ def pytest_configure() -> None:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", compiled)  # where torch has it: large, and kept
         os.environ["TMPDIR"] = str(MEMORY)
         tempfile.tempdir = None  # asked for already, by pytest
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than cores: a quarter of the time a test waits, for processes that it has started or stopped."""
+    return cores() + 1
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from carebn.introspection import address_of, in_autocast
 
@@ -18,6 +18,11 @@ def apply(function: Any, *arguments: Any) -> Tensor:
 
 def plain_gradient(grad: Tensor) -> Tensor:
     """What every backward pass begins with: the gradient as numbers in memory."""
+    if type(grad) is not Tensor and type(grad) is not nn.Parameter:
+        raise RuntimeError(
+            f"the compiled kernels need a plain tensor as a gradient, got {type(grad).__name__}; run the model inside "
+            f"carebn.kernels.pure()"
+        )
     address = address_of(grad)
     if torch.is_grad_enabled() or address is None:  # somebody wants to differentiate it again, or many at once
         raise RuntimeError(

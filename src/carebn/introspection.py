@@ -119,7 +119,7 @@ _GLOBAL_HOOKS = tuple(
     for name in ("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks")
     if (hooks := _private(nn.modules.module, f"_global_{name}")) is not None
 )
-_LINEAR = nn.functional.linear
+_LINEAR = _private(torch, "_C", "_nn", "linear") or nn.functional.linear
 _is_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]  # public, and left out of its types
 _transform_level = _private(torch, "_C", "_functorch", "maybe_current_level")
 _dispatch_modes = _private(torch, "_C", "_len_torch_dispatch_stack")

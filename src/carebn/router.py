@@ -158,8 +158,8 @@ def _layer(layer: Any, dtype: torch.dtype, features: int) -> LayerPlan | str:
     learning = normalised and norm.training
     cancels = learning and not changed(norm, "shift-equivariant norm")
     own_rules = learning and bool(changed(norm, "known map") or changed(norm, "moving update"))
-    if own_rules and norm._recorder is not None:
-        return f"{type(norm).__name__} has rules of its own, and is re-calibrated"
+    if own_rules and not norm.rules_are_functions:
+        return f"{type(norm).__name__} learns by rules of its own, and does not say that they are functions"
     return LayerPlan(weight, bias, norm if normalised else None, learning, spec, cancels, own_rules)
 
 
@@ -236,7 +236,7 @@ def _with_numbers(part: _StackPart) -> StackLayer | str:
         return given if isinstance(given, str) else StackLayer(plan.weight, plan.bias, plan.spec, given=given)
     if not math.isfinite(norm.weight.detach().sum() + norm.bias.detach().sum()):
         return "the norm's map may not be finite"
-    return StackLayer(plan.weight, plan.bias, plan.spec, norm, part.rule, plan.own_rules)
+    return StackLayer(plan.weight, plan.bias, plan.spec, norm, part.rule)
 
 
 def _other_time(encoder: Any, layer: Any) -> str:
@@ -286,7 +286,7 @@ def _stack(actor: Any, stimulation: Tensor) -> list[StackLayer] | str:
                 return part
             parts.append(part)
             width = part.plan.weight.shape[0]
-        if remembered is not None:
+        if remembered is not None and not torch.is_inference_mode_enabled():  # where other tensors may be moved
             remembered.note(modules, features, parts)
     layers = []
     for part in parts:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from kernel_cases import OBS, assert_same, kernels_called, make_actor
 
+from carebn.gradients import plain_gradient
 from carebn.kernels import pure
 from carebn.network import PopulationEncoder, SpikingLayer, SpikingQNetwork
 from carebn.neuron import CLIF, DN, LIF, Triangle
@@ -161,3 +162,33 @@ def test_an_enormous_scale():
     for name, value in actors[0].state_dict().items():
         torch.testing.assert_close(value, actors[1].state_dict()[name], equal_nan=True, msg=name)
     assert int(actors[0].layers[0].norm.num_batches_tracked) == 4  # three to make it, and this one: seen once
+
+
+class Wrapped(torch.Tensor):
+    """Numbers that lie elsewhere."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, arguments=(), options=None):
+        plain = [each.inner if isinstance(each, cls) else each for each in arguments]
+        return function(*plain, **(options or {}))
+
+
+def test_a_gradient_that_is_no_plain_tensor_is_refused():
+    """Its address is no sign of zeros."""
+    with torch.no_grad(), pytest.raises(RuntimeError, match="a plain tensor as a gradient, got Wrapped; run the model"):
+        plain_gradient(Wrapped(torch.ones(3, 4)))
+
+
+def test_a_plan_made_in_inference_mode_is_not_kept():
+    with torch.inference_mode():
+        actor = make_actor().train()
+        actor(OBS)
+    with torch.no_grad(), pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+        actor(OBS)

@@ -1,8 +1,11 @@
-"""Normalisers with rules of their own: asked as the pure path asks them, in its order and precision."""
+"""Normalisers with rules of their own, which may look at anything: in training torch asks them, in its order and
+precision, unless they say that they are functions."""
+
+from contextlib import nullcontext
 
 import pytest
 import torch
-from kernel_cases import OBS, assert_same, assert_trains_as_pure, make_actor, trained
+from kernel_cases import OBS, assert_same, make_actor, trained
 from torch import nn
 
 from carebn.kernels import explain, pure
@@ -66,7 +69,90 @@ class Unmoved(BN):
         pass
 
 
-OWN = [OwnUpdate, Mixing, InPlace, WarmUp, Renorm, Homeostasis, Lenient, Unmoved]
+class MovesThreshold(BN):
+    def update(self, mean, var, batch, samples):
+        super().update(mean, var, batch, samples)
+        self.behind[0].v_threshold = 0.5 + float(self.running_mean.abs().mean())
+
+
+class ClampsScale(BN):
+    def update(self, mean, var, batch, samples):
+        super().update(mean, var, batch, samples)
+        self.weight.data.clamp_(0.8, 2.0)
+        self.eps = 0.3
+
+
+class WritesToItsArguments(BN):
+    def update(self, mean, var, batch, samples):
+        self.running_var.lerp_(var.mul_(samples / (samples - 1)), 0.1)
+        self.running_mean.lerp_(mean.mul_(0.5), 0.1)
+
+
+class Assigns(BN):
+    def update(self, mean, var, batch, samples):
+        self.running_mean = 0.9 * self.running_mean + 0.1 * mean
+
+
+class Counts(BN):
+    calls = 0
+
+    def scale_offset(self, var):
+        self.calls += 1
+        scale, offset = super().scale_offset(var)
+        return scale / (1 + 0.1 * self.calls), offset
+
+
+class Remembers(BN):
+    def __init__(self, features, **options):
+        super().__init__(features, **options)
+        self.register_buffer("smooth", torch.ones(features))
+
+    def combine(self, mean, var):
+        if self.training:
+            self.smooth.lerp_(var.detach(), 0.5)
+        return mean, var
+
+    def scale_offset(self, var):
+        scale, offset = super().scale_offset(var)
+        return scale, offset + self.smooth * 0.01
+
+
+class Noisy(BN):
+    def scale_offset(self, var):
+        scale, offset = super().scale_offset(var)
+        return scale * (1 + 0.1 * torch.randn_like(scale)), offset
+
+
+class MeanOnly(BN):
+    """Mean-only batch normalisation (Salimans & Kingma, 2016): no gradient goes to its scale."""
+
+    def scale_offset(self, var):
+        return torch.ones_like(var), self.bias
+
+
+class StopsAtVariance(BN):
+    def scale_offset(self, var):
+        scale, offset = super().scale_offset(var.detach())
+        return scale.detach(), offset
+
+
+class Constant(BN):
+    def combine(self, mean, var):
+        return torch.zeros_like(mean), torch.ones_like(var)
+
+    def scale_offset(self, var):
+        return torch.ones_like(var), torch.zeros_like(var)
+
+
+OWN = [
+    *(OwnUpdate, Mixing, InPlace, WarmUp, Renorm, Homeostasis, Lenient, Unmoved, MovesThreshold, ClampsScale),
+    *(WritesToItsArguments, Assigns, Counts, Remembers, Noisy, MeanOnly, StopsAtVariance, Constant),
+]
+FUNCTIONS = [MeanOnly, StopsAtVariance, Constant]
+
+
+def function(kind):
+    return type(kind.__name__, (kind,), {"rules_are_functions": True})
 
 
 def with_norms(kind):
@@ -77,16 +163,40 @@ def with_norms(kind):
     return actor
 
 
+def assert_trains_alike(kind, rows):
+    results = []
+    for path in (nullcontext, pure):
+        actor = with_norms(kind)
+        torch.manual_seed(0)
+        with path():
+            results.append(trained(actor, OBS[:rows]))
+    assert_same(*results)
+
+
 @ROWS
 @pytest.mark.parametrize("kind", OWN)
 def test_rules_of_one_s_own(kind, rows):
-    assert_trains_as_pure(with_norms(kind), OBS[:rows])
+    assert_trains_alike(kind, rows)
 
 
-@pytest.mark.parametrize("kind", [Mixing, WarmUp, Renorm])
-def test_they_keep_the_compiled_layer(kind):
-    rows = explain(with_norms(kind), OBS)
-    assert [path for name, path, _ in rows if name.startswith("layers.")] == ["layer"] * 3
+@ROWS
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_functions_keep_the_compiled_layer(kind, rows):
+    assert_trains_alike(function(kind), rows)
+    for norm, wanted in ((kind, "pure"), (function(kind), "layer")):
+        paths = [path for name, path, _ in explain(with_norms(norm), OBS[:rows]) if name[:-1] == "layers."]
+        assert paths == [wanted] * 3
+
+
+def test_a_moving_rule_that_is_a_function_keeps_the_stack():
+    class Half(BN):
+        rules_are_functions = True
+
+        def update(self, mean, var, batch, samples):
+            self.running_mean += 0.5 * (mean - self.running_mean).to(self.running_mean.dtype)
+
+    assert explain(with_norms(Half), OBS)[0][:2] == ("(network)", "stack")
+    assert_trains_alike(Half, len(OBS))
 
 
 @pytest.mark.parametrize("kind", [OwnUpdate, WarmUp, Renorm])
@@ -141,29 +251,28 @@ def _gain_as_scale(gain):
 
 
 @pytest.mark.parametrize("make", [_gain_in_a_closure, _gain_in_a_list, _gain_as_scale])
-@pytest.mark.parametrize("training", [True, False])
-def test_a_parameter_of_somebody_else_gets_its_gradient(make, training):
+@pytest.mark.parametrize("claims", [True, False])
+def test_a_parameter_of_somebody_else_gets_its_gradient(make, claims):
+    """Also where the class says what is not so."""
     x, weights = (torch.rand(5, 16, 6) > 0.5).float(), torch.randn(5, 16, 8)
     gradients = []
-    for path in (torch.enable_grad, pure):
+    for path in (nullcontext, pure):
         torch.manual_seed(0)
         gain = nn.Parameter(torch.tensor(1.2))
         layer = SpikingLayer(6, 8)
-        layer.norm = make(gain).train(training)
+        layer.norm = make(gain)
+        type(layer.norm).rules_are_functions = claims
         with path():
             (layer(x) * weights).sum().backward()
-        gradients.append(gain.grad)
-    if training or make is not _gain_in_a_list:
-        assert gradients[1] is not None
-        assert_same(*([gradient] for gradient in gradients))
-    else:
-        assert gradients == [None, None]
+        assert gain.grad is not None
+        gradients.append([gain.grad])
+    assert_same(*gradients)
 
 
 def test_a_batch_that_is_not_for_the_compiled_layer_is_seen_once():
-    """Found out after the normaliser has been asked, so that what it had taken in is put back."""
-
     class Enormous(BN):
+        rules_are_functions = True
+
         def scale_offset(self, var):
             scale, offset = super().scale_offset(var)
             return scale, offset + 1e6

@@ -642,11 +642,17 @@ def test_explain_names_path_and_reason():
         assert "inside carebn.kernels.pure()" in str(explain(actor, OBS))
 
 
-def test_a_user_s_own_normaliser_keeps_the_compiled_layer():
+def test_a_user_s_own_normaliser_keeps_the_compiled_layer_if_it_says_what_its_rules_are(monkeypatch):
     """The seams that norm/base documents are asked by the compiled layer too."""
-    layer = SpikingLayer(6, 13)
+    layer, x = SpikingLayer(6, 13), torch.rand(5, 20, 6)
     layer.norm = OwnCombine(13)
-    assert [row[1] for row in explain(layer, torch.rand(5, 20, 6))] == ["layer"]
+    why = "OwnCombine learns by rules of its own, and does not say that they are functions"
+    assert explain(layer, x)[0][1:] == ("pure", why)
+    layer.eval()
+    assert explain(layer, x)[0][1:] == ("layer", "")
+    monkeypatch.setattr(OwnCombine, "rules_are_functions", True)
+    layer.train()
+    assert [row[1] for row in explain(layer, x)] == ["layer"]
     layer.norm = OwnStatistics(13)
     assert explain(layer, torch.rand(5, 20, 6))[0][1:] == ("pure", "OwnStatistics has its own statistics")
 

@@ -139,46 +139,36 @@ class _BatchMap:
         # the mean a feature that does not vary is exactly zero; multiplied out first, it is only nearly so.
         if not var.max() <= torch.finfo(z.dtype).max ** 0.75 or ((var == 0) & (mean != 0)).any():
             raise NotForKernelsError
-        own = plan.own_rules
-        if own:  # they get what they get on the pure path: this precision, and tensors that they may write to
-            mean, var = mean.to(z.dtype), var.to(z.dtype)
         if norm.per_step:
             mean, var = mean.expand(steps, -1), var.expand(steps, -1)
         else:
             mean, var = mean[0], var[0]
         with torch.enable_grad():
             self.mean, self.var = mean.requires_grad_(), var.requires_grad_()
-            used_mean, used_var = norm.combine(*((mean.clone(), var.clone()) if own else (mean, var)))
-        moving_mean = used_mean.detach() + (0 if plan.bias is None or not plan.bias_cancels else plan.bias)
-        given = moving_mean, used_var.detach(), batch, steps * batch
-        before = [(buffer, buffer.clone()) for buffer in norm.buffers(recurse=False)] if own else []
-        if own:  # first, as there: they may ask what the moving statistics are now
-            norm.observe(*given)
-        with torch.enable_grad():
+            used_mean, used_var = norm.combine(self.mean, self.var)
             self.scale, offset = norm.scale_offset(used_var)
             self.shift = offset - used_mean * self.scale
-        fits = self.scale.shape == self.shift.shape and self.scale.shape in ((features,), (steps, features))
         known = self.mean, self.var, *parameters
-        if (
-            not (fits and keeps_precision(self.shift, z.dtype))
-            or (own and depends_on_others((self.scale, self.shift), known))  # who would wait for their gradient in vain
-        ):  # fmt: skip
-            for buffer, value in before:
-                buffer.copy_(value)
+        fits = self.scale.shape == self.shift.shape and self.scale.shape in ((features,), (steps, features))
+        if not fits or not keeps_precision(self.shift, z.dtype):
             raise NotForKernelsError
-        if not own:
-            norm.observe(*given)
+        if plan.own_rules and depends_on_others((self.scale, self.shift), known):
+            raise NotForKernelsError  # who would wait for their gradient in vain
+        moving_mean = used_mean.detach() + (0 if plan.bias is None or not plan.bias_cancels else plan.bias)
+        norm.observe(moving_mean, used_var.detach(), batch, steps * batch)
         self.count = batch if norm.per_step else steps * batch
         self.parameters = parameters
 
     def gradients(self, to_scale: Tensor, to_shift: Tensor) -> tuple[Tensor, Tensor, list[Tensor | None]]:
         """Of mean, variance and the norm's parameters."""
         wanted = [p for p in self.parameters if p.requires_grad]
+        # a map need not depend on the statistics
+        maps = (self.scale, to_scale.view_as(self.scale)), (self.shift, to_shift.view_as(self.shift))
+        given = [(of, gradient.to(of.dtype)) for of, gradient in maps if of.requires_grad]
         to_mean, to_var, *rest = torch.autograd.grad(
-            (self.scale, self.shift), (self.mean, self.var, *wanted),
-            (to_scale.view_as(self.scale).to(self.scale.dtype), to_shift.view_as(self.shift).to(self.shift.dtype)),
+            [of for of, _ in given], (self.mean, self.var, *wanted), [gradient for _, gradient in given],
             retain_graph=True, allow_unused=True,
-        )  # fmt: skip
+        ) if given else [None] * (2 + len(wanted))  # fmt: skip
         nothing = torch.zeros_like(self.mean)
         to_parameters = [rest.pop(0) if p.requires_grad else None for p in self.parameters]
         return nothing if to_mean is None else to_mean, nothing if to_var is None else to_var, to_parameters

@@ -53,7 +53,7 @@ class LayerPlan(NamedTuple):
     learning: bool  # batch statistics, which also move the moving ones
     spec: NeuronSpec
     bias_cancels: bool = False  # a norm that subtracts the batch's mean subtracts the bias with it
-    own_rules: bool = False  # learning by rules of somebody's own, who may ask for anything that the pure path has
+    own_rules: bool = False  # learning by rules of somebody's own, who calls them functions
     given: tuple[Tensor, Tensor] | None = None  # scale and shift in inference, [Ts, F]
 
 
@@ -65,7 +65,6 @@ class StackLayer(NamedTuple):
     spec: NeuronSpec
     norm: Any = None  # in training
     rule: MovingRule | None = None  # of the moving statistics, in training; None: the norm's own ``observe``
-    own_rules: bool = False
     given: tuple[Tensor, Tensor] | None = None
 
 

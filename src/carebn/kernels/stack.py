@@ -109,7 +109,7 @@ def _observe(layer: StackLayer, statistics: Tensor, batch: int, rows: int) -> No
     if layer.rule is not None:
         update_moving_(layer.norm, layer.rule, statistics, batch, rows)
     elif layer.norm is not None:
-        mean, var = statistics[:, : len(layer.weight)].to(SINGLE if layer.own_rules else statistics.dtype)
+        mean, var = statistics[:, : len(layer.weight)]
         layer.norm.observe(mean, var, batch, rows)
 
 

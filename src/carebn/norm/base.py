@@ -56,7 +56,7 @@ def at_least_single(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-# The compiled layer asks the norm itself for ``combine``, ``scale_offset`` and ``update``, as ``forward`` does.
+# The compiled layer asks the norm itself for ``combine``, ``scale_offset`` and ``observe``, as ``forward`` does.
 @stands_for(
     "norm",
     "forward statistics _spread feature_axis check_input check_batch batch_size uses_batch keeps_statistics observe "
@@ -74,6 +74,10 @@ class Norm(nn.Module):
     per_step: ClassVar[bool] = False  # raw moments per time step, [T, F], instead of pooled over time, [F]
     feature_axis: ClassVar[int] = -1
     layout: ClassVar[str] = "[B, F] or [T, B, F]"
+    # Whether what the three rules give depends on their arguments and the parameters here alone, in any precision, and
+    # they change nothing but the moving statistics: then the compiled layer may ask them at a time of its own. Who
+    # writes other rules may say so; if not, torch runs the normaliser in training, at half the speed or less.
+    rules_are_functions: ClassVar[bool] = False
     recalibrates: ClassVar[bool] = False  # whether an agent re-calibrates it from replay every few thousand steps
 
     num_features: int
