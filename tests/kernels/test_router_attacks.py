@@ -888,6 +888,7 @@ def test_rates_under_a_global_hook():
     assert float(heard.rates[0]) == pytest.approx(float(usual.rates[0]))
 
 
+@pytest.mark.slow
 def test_where_numba_is_told_to_compile_nothing(tmp_path):
     """Somebody debugs functions of theirs."""
     code = (
