@@ -133,8 +133,8 @@ def _norm_memory(norm: Any, dtype: torch.dtype) -> str:
     return ""
 
 
-def _layer(layer: Any, dtype: torch.dtype, features: int) -> LayerPlan | str:
-    """What does not depend on the input, but for its width."""
+def _layer(layer: Any, dtype: torch.dtype, features: int, learns: bool = True) -> LayerPlan | str:
+    """What does not depend on the input, but for its width. Who acts learns nothing, whatever mode a norm is in."""
     linear, norm = layer.linear, layer.norm
     normalised = not has_role(norm, "no norm")
     reason = _only_linear(linear) or ("" if normalised else _exactly(norm, "no norm"))
@@ -155,7 +155,7 @@ def _layer(layer: Any, dtype: torch.dtype, features: int) -> LayerPlan | str:
     reason = reason or ("" if bias is None else not_dense(bias, "the bias", dtype, outputs))
     if reason:
         return reason
-    learning = normalised and norm.training
+    learning = learns and normalised and norm.training
     cancels = learning and not changed(norm, "shift-equivariant norm")
     own_rules = learning and bool(changed(norm, "known map") or changed(norm, "moving update"))
     if own_rules and not norm.rules_are_functions:
@@ -353,7 +353,7 @@ def _acting(actor: Any) -> list[LayerPlan] | str:
         return reason
     plans, features = [], encoder.obs_dim * encoder.population
     for layer in actor.layers:
-        plan = _exactly(layer, "layer") or _other_time(encoder, layer) or _layer(layer, single, features)
+        plan = _exactly(layer, "layer") or _other_time(encoder, layer) or _layer(layer, single, features, learns=False)
         if isinstance(plan, str):
             return plan
         norm, features = plan.norm, plan.weight.shape[0]
@@ -364,7 +364,7 @@ def _acting(actor: Any) -> list[LayerPlan] | str:
             if reason:
                 return reason
         layer.neuron.check_steps(encoder.time_steps)
-        plans.append(plan._replace(learning=False))
+        plans.append(plan)
     if not plans:
         return "there are no layers"
     return plans if features == outputs * decoder.population else "the last layer has another size than the decoder"

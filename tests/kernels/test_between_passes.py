@@ -73,6 +73,7 @@ def test_moving_statistics_that_move_before_the_backward_pass(move, norm):
 
 
 @ROWS
+@pytest.mark.usefixtures("bfloat16_products")
 @pytest.mark.parametrize("norm", ["care", "none", "tebn"])
 def test_a_backward_pass_inside_autocast(norm, rows):
     actor = make_actor(norm=norm)

@@ -186,6 +186,7 @@ def test_functions_keep_the_compiled_layer(kind, rows):
     for norm, wanted in ((kind, "pure"), (function(kind), "layer")):
         paths = [path for name, path, _ in explain(with_norms(norm), OBS[:rows]) if name[:-1] == "layers."]
         assert paths == [wanted] * 3
+        assert explain(with_norms(norm), OBS[:rows])[-1][1] == "act"  # in training mode too: it learns nothing
 
 
 def test_a_moving_rule_that_is_a_function_keeps_the_stack():
