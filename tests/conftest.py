@@ -28,7 +28,8 @@ def pytest_configure() -> None:
         return
     disk = os.statvfs(MEMORY)
     if disk.f_bavail * disk.f_frsize > ROOM and not disk.f_flag & os.ST_NOEXEC:  # programs are compiled and run there
-        compiled = os.path.join(tempfile.gettempdir(), f"torchinductor_{os.getuid()}")
+        width = torch.backends.cpu.get_cpu_capability()  # what was compiled for another is not to be found
+        compiled = os.path.join(tempfile.gettempdir(), f"torchinductor_{os.getuid()}_{width}")
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", compiled)  # where torch has it: large, and kept
         os.environ["TMPDIR"] = str(MEMORY)
         tempfile.tempdir = None  # asked for already, by pytest
