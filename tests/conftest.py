@@ -18,7 +18,7 @@ from carebn.machine import collect_seldom, cores
 collect_seldom()
 
 
-MEMORY = Path("/dev/shm")  # where flushing to disk costs nothing: half the time of a short training
+MEMORY = Path("/dev/shm")  # where flushing to disk costs nothing; a run flushes often
 ROOM = 2 << 30  # bytes, several times what the tests leave
 
 
@@ -36,7 +36,7 @@ def pytest_configure() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than cores: a quarter of the time a test waits, for processes that it has started or stopped."""
+    """One more than cores: tests often wait, for processes that they have started or stopped."""
     return cores() + 1
 
 

@@ -1,4 +1,4 @@
-"""The command ``carebn`` in processes that begin in a tenth of the time: forks of one that has imported everything.
+"""The command ``carebn`` in processes that begin at once: forks of one that has imported everything.
 
 What such a process is and does is its own: its arguments, directory, environment and output, the signals it gets and
 the code it ends with. Left out are the imports of a start, so what is about a start needs a real one.

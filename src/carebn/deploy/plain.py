@@ -6,8 +6,6 @@ from torch.nn.utils import parametrize
 
 # of the call itself; those of the backward pass do not concern a policy that only acts
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-
-
 CALLS = {name: getattr(nn.Module, name, None) for name in ("__call__", "_wrapped_call_impl", "_call_impl")}
 
 

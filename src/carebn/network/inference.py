@@ -52,9 +52,9 @@ class _Plan:
         self._populations = self._belongs.tobytes()
         self._layers, self._neurons = layers, [layer.neuron for layer in actor.layers]
         given = any(map(_has_given_map, layers))  # by torch, from what the norm is when it acts
-        self._tables = None if given else _layer_tables(layers, int(encoder.time_steps))
         self._zscore = encoder.zscore
         self.obs_dim, self._steps = encoder.obs_dim, int(encoder.time_steps)  # with numpy's, actions would be float64
+        self._tables = None if given else _layer_tables(layers, self._steps)
         self._outputs = len(layers[-1].weight)
         self._fields = {
             "steps": self._steps, "layers": len(layers), "obs_dim": encoder.obs_dim,

@@ -76,7 +76,7 @@ class Norm(nn.Module):
     layout: ClassVar[str] = "[B, F] or [T, B, F]"
     # Whether what the three rules give depends on their arguments and the parameters here alone, in any precision, and
     # they change nothing but the moving statistics: then the compiled layer may ask them at a time of its own. Who
-    # writes other rules may say so; if not, torch runs the normaliser in training, at half the speed or less.
+    # writes other rules may say so; if not, torch runs the normaliser in training, which is slower.
     rules_are_functions: ClassVar[bool] = False
     recalibrates: ClassVar[bool] = False  # whether an agent re-calibrates it from replay every few thousand steps
 
